@@ -1,0 +1,26 @@
+-- What holds for every email that does not say otherwise. One row, typed.
+
+CREATE TABLE mailgres.settings (
+    only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    retry_policy       text NOT NULL REFERENCES mailgres.retry_policies,
+    expires_after      interval CHECK (expires_after > '0'),
+    max_lease_losses   int NOT NULL DEFAULT 5 CHECK (max_lease_losses > 0),
+    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0'),
+    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
+    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
+    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0')
+);
+
+COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
+COMMENT ON COLUMN mailgres.settings.expires_after IS
+    'Emails not sent this long after they were due die as expired; null means never.';
+COMMENT ON COLUMN mailgres.settings.max_lease_losses IS
+    'An email whose worker died this often is taken out of the queue as crashed.';
+COMMENT ON COLUMN mailgres.settings.config_wait IS
+    'How long an email waits when the sender''s set-up is at fault (an unverified domain).';
+COMMENT ON COLUMN mailgres.settings.config_wait_total IS
+    'How long it does so at the most before it is dead.';
+COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
+COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
+COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';

@@ -1,0 +1,30 @@
+-- Tenants need no registration: a tenant without a row has weight 1 and is not
+-- paused. A row exists only for what differs.
+
+CREATE TABLE mailgres.tenants (
+    tenant_id      text PRIMARY KEY CHECK (length(tenant_id) BETWEEN 1 AND 200),
+    weight         int NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
+    paused_at      timestamptz,
+    pause_reason   text,
+    from_email     text,
+    reply_to       text,
+    contact_email  text
+);
+
+COMMENT ON TABLE mailgres.tenants IS 'Tenants that differ from the default.';
+COMMENT ON COLUMN mailgres.tenants.weight IS
+    'How many times three emails the tenant may have in a turn while others wait.';
+
+-- Where the next claim continues its round through the tenants. A claim locks the
+-- first free slot, so that any number of workers go round at once without waiting
+-- for each other: with one worker the round is strict, with several each slot is.
+
+CREATE TABLE mailgres.claim_slots (
+    slot     int PRIMARY KEY,
+    turn     bigint NOT NULL DEFAULT 0,
+    cursors  jsonb NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
+COMMENT ON COLUMN mailgres.claim_slots.cursors IS
+    'For each route the tenant served last, and after ''urgent:'' the one served last in the urgent pass.';

@@ -1,0 +1,178 @@
+-- The queue. One row per recipient; the status says where it stands:
+--
+--   pending -> sending -> sent
+--                      -> pending   (a later next_retry_at)
+--                      -> failed    (dead: dead_at, dead_reason, error_message)
+--   pending -> cancelled | failed   (by hand, suppressed, expired)
+--
+-- docs/lifecycle.md draws it. What must hold in each status is a CHECK below, not
+-- a habit of the code. Lists of values are domains, because their checks are kept
+-- with a cached plan, while CHECKs of a table are read anew by every statement.
+
+CREATE DOMAIN mailgres.status AS text
+    CHECK (VALUE IN ('pending', 'sending', 'sent', 'failed', 'cancelled'));
+CREATE DOMAIN mailgres.dead_reason AS text
+    CHECK (VALUE IN ('exhausted', 'permanent', 'expired', 'uncertain', 'crashed'));
+CREATE DOMAIN mailgres.error_class AS text
+    CHECK (VALUE IN ('transient', 'rate', 'quota', 'config', 'permanent', 'ambiguous'));
+CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
+CREATE DOMAIN mailgres.count AS int CHECK (VALUE >= 0);
+CREATE DOMAIN mailgres.tenant AS text COLLATE "C" CHECK (VALUE <> '');
+
+CREATE TABLE public.email_queue (
+    id                   uuid PRIMARY KEY DEFAULT mailgres.uuid_v7(),
+    user_id              uuid,
+    template_type        text NOT NULL,
+    recipient_email      text NOT NULL,
+    payload              jsonb NOT NULL DEFAULT '{}',
+    status               mailgres.status NOT NULL DEFAULT 'pending',
+    retries              mailgres.count NOT NULL DEFAULT 0,
+    max_retries          mailgres.count NOT NULL DEFAULT 3,
+    last_attempt_at      timestamptz,
+    next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
+    error_message        text,
+    resend_id            text,
+    created_at           timestamptz NOT NULL DEFAULT mailgres.now(),
+
+    -- whose it is, when and by which way it goes
+    tenant_id            mailgres.tenant NOT NULL DEFAULT 'default',
+    priority             mailgres.priority NOT NULL DEFAULT 5,
+    route                text COLLATE "C" NOT NULL DEFAULT 'default',
+    scheduled_for        timestamptz,
+    expires_at           timestamptz,
+    ready                boolean NOT NULL DEFAULT false,
+    idempotency_key      text,
+    correlation_id       text,
+    retry_policy         text,
+    retry_delay          interval,
+    max_retry_delay      interval,
+
+    -- how it ended, or how the last try did
+    sent_at              timestamptz,
+    dead_at              timestamptz,
+    dead_reason          mailgres.dead_reason,
+    error_code           text,
+    error_class          mailgres.error_class,
+    error_detail         text,
+    provider             text,
+    provider_message_id  text,
+
+    -- the tries
+    generation           mailgres.count NOT NULL DEFAULT 0,
+    template_version     int,
+    first_attempt_at     timestamptz,
+    uncertain_since      timestamptz,
+    parked_since         timestamptz,
+    last_duration_ms     int,
+    batch_id             uuid,
+    lease_token          uuid,
+    leased_at            timestamptz,
+    lease_until          timestamptz,
+    lease_worker         text,
+    lease_losses         mailgres.count NOT NULL DEFAULT 0,
+    begun_at             timestamptz,
+
+    -- content of applications that render themselves
+    from_email           text,
+    reply_to             text,
+    subject              text,
+    html                 text,
+    text                 text,
+    headers              jsonb,
+    tags                 jsonb,
+    cc                   text[],
+    bcc                  text[],
+
+    -- when a janitor has to look at the row: it is due, it expires, its lease
+    -- ends, it has been dead long enough. One index serves all of them.
+    due_at               timestamptz GENERATED ALWAYS AS (
+                             CASE status
+                                 WHEN 'pending' THEN CASE WHEN ready THEN expires_at ELSE next_retry_at END
+                                 WHEN 'sending' THEN lease_until
+                                 WHEN 'failed' THEN dead_at
+                             END) STORED,
+
+    CONSTRAINT email_queue_state CHECK (
+        CASE status
+            WHEN 'pending' THEN lease_token IS NULL AND dead_at IS NULL
+            WHEN 'sending' THEN num_nonnulls(lease_token, lease_until, leased_at, lease_worker) = 4
+                                AND NOT ready
+            WHEN 'sent' THEN sent_at IS NOT NULL AND (provider IS NULL OR provider_message_id IS NOT NULL)
+                             AND lease_token IS NULL AND dead_at IS NULL AND NOT ready
+            WHEN 'failed' THEN num_nonnulls(dead_at, dead_reason, nullif(error_message, '')) = 3
+                               AND lease_token IS NULL AND NOT ready
+            ELSE lease_token IS NULL AND dead_at IS NULL AND NOT ready
+        END)
+);
+
+-- The claim goes round the tenants of a route and takes each one's next emails:
+-- exact ranges of this index, whatever else is in the table.
+CREATE INDEX email_queue_ready_idx ON public.email_queue
+    (route, tenant_id, priority, next_retry_at) WHERE ready;
+
+-- The same round among urgent emails only.
+CREATE INDEX email_queue_urgent_idx ON public.email_queue
+    (route, tenant_id, priority, next_retry_at) WHERE ready AND priority <= 2;
+
+-- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
+CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
+
+CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
+    (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+COMMENT ON TABLE public.email_queue IS 'Every email: waiting, being sent, sent, dead or cancelled.';
+COMMENT ON COLUMN public.email_queue.id IS 'Time-ordered uuid (version 7).';
+COMMENT ON COLUMN public.email_queue.user_id IS 'The user of the application whom this email concerns.';
+COMMENT ON COLUMN public.email_queue.template_type IS 'Which template; of an email with its own content, a name for statistics.';
+COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to.';
+COMMENT ON COLUMN public.email_queue.payload IS 'Variables of the template.';
+COMMENT ON COLUMN public.email_queue.status IS 'pending, sending, sent, failed (dead) or cancelled.';
+COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first try.';
+COMMENT ON COLUMN public.email_queue.max_retries IS 'Retries allowed: 3 means at most four tries.';
+COMMENT ON COLUMN public.email_queue.last_attempt_at IS 'When the last try was claimed.';
+COMMENT ON COLUMN public.email_queue.next_retry_at IS 'When the email may be tried next; set it by hand to retry sooner or later.';
+COMMENT ON COLUMN public.email_queue.error_message IS 'Why the last try failed, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_queue.resend_id IS 'The provider''s id when Resend sent it.';
+COMMENT ON COLUMN public.email_queue.created_at IS 'When it was enqueued.';
+COMMENT ON COLUMN public.email_queue.tenant_id IS 'Whose email it is; the claim is fair between tenants.';
+COMMENT ON COLUMN public.email_queue.priority IS '1 (urgent) to 9 (bulk); orders a tenant''s own emails.';
+COMMENT ON COLUMN public.email_queue.route IS 'The way out of the queue: an ordered list of providers.';
+COMMENT ON COLUMN public.email_queue.scheduled_for IS 'Not to be sent before this time.';
+COMMENT ON COLUMN public.email_queue.expires_at IS 'Not to be sent after this time.';
+COMMENT ON COLUMN public.email_queue.ready IS 'Due, and so in the index of the claim.';
+COMMENT ON COLUMN public.email_queue.idempotency_key IS 'The application''s own key: unique per tenant.';
+COMMENT ON COLUMN public.email_queue.correlation_id IS 'The application''s own id for tracing.';
+COMMENT ON COLUMN public.email_queue.retry_policy IS 'Name of the retry policy; null means the default.';
+COMMENT ON COLUMN public.email_queue.retry_delay IS 'First wait of this email, instead of the policy''s.';
+COMMENT ON COLUMN public.email_queue.max_retry_delay IS 'Longest wait of this email, instead of the policy''s.';
+COMMENT ON COLUMN public.email_queue.sent_at IS 'When the provider accepted it.';
+COMMENT ON COLUMN public.email_queue.dead_at IS 'When it was given up.';
+COMMENT ON COLUMN public.email_queue.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
+COMMENT ON COLUMN public.email_queue.error_code IS 'The provider''s code for the last fault.';
+COMMENT ON COLUMN public.email_queue.error_class IS 'transient, rate, quota, config, permanent or ambiguous.';
+COMMENT ON COLUMN public.email_queue.error_detail IS 'The provider''s text as it came; for operators only, it may quote addresses.';
+COMMENT ON COLUMN public.email_queue.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_queue.provider_message_id IS 'The provider''s id of the sent email.';
+COMMENT ON COLUMN public.email_queue.generation IS 'Part of the idempotency key sent to the provider; rises when a dead email is retried by hand.';
+COMMENT ON COLUMN public.email_queue.template_version IS 'Version rendered by every try; pinned by the first.';
+COMMENT ON COLUMN public.email_queue.first_attempt_at IS 'First try of this generation: the provider''s key window starts here.';
+COMMENT ON COLUMN public.email_queue.uncertain_since IS 'An earlier try may have arrived: provider and key stay fixed until it is settled.';
+COMMENT ON COLUMN public.email_queue.parked_since IS 'Waiting since then for the sender''s set-up to be mended.';
+COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the provider took for the last try.';
+COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was handed to the provider.';
+COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
+COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
+COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
+COMMENT ON COLUMN public.email_queue.lease_worker IS 'Who holds it; ''rpc'' is a processor without a token.';
+COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
+COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
+COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
+COMMENT ON COLUMN public.email_queue.reply_to IS 'Reply address, when the email brings its own.';
+COMMENT ON COLUMN public.email_queue.subject IS 'Subject, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.html IS 'HTML part, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.text IS 'Text part, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of strings.';
+COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
+COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
+COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
+COMMENT ON COLUMN public.email_queue.due_at IS 'When a janitor looks at the row next.';

@@ -1,0 +1,46 @@
+-- The audit log: a row for every change of status and every try. Only ever
+-- appended to. The claim is not a row of its own: the row that ends it carries
+-- claimed_at and worker, whether the try was made, given back or lost.
+-- No foreign key: the log outlives an email that is archived.
+
+CREATE TABLE public.email_logs (
+    id                   bigint GENERATED ALWAYS AS IDENTITY,
+    queue_id             uuid NOT NULL,
+    at                   timestamptz NOT NULL DEFAULT mailgres.now(),
+    event                text NOT NULL,
+    from_status          text,
+    to_status            text,
+    attempt              int,
+    tenant_id            text NOT NULL,
+    template_type        text NOT NULL,
+    claimed_at           timestamptz,
+    worker               text,
+    duration_ms          int,
+    provider             text,
+    provider_message_id  text,
+    error_class          text,
+    error_code           text,
+    error_message        text,
+    error_detail         text,
+    next_retry_at        timestamptz,
+    dead_reason          text,
+    role                 text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (queue_id, id)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
+
+CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
+CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
+    WHERE provider_message_id IS NOT NULL;
+
+CREATE TRIGGER email_logs_are_append_only
+    BEFORE UPDATE OR TRUNCATE ON public.email_logs
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
+
+COMMENT ON TABLE public.email_logs IS
+    'Every change of status and every try of every email. Append-only.';
+COMMENT ON COLUMN public.email_logs.event IS
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; or what a provider reported: delivered, bounced, complained, failed.';
+COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
+COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';
+COMMENT ON COLUMN public.email_logs.role IS 'The database role that made the change.';

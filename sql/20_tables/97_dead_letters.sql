@@ -1,0 +1,16 @@
+CREATE TABLE mailgres.dead_letters (
+    queue_id       uuid PRIMARY KEY,
+    tenant_id      text NOT NULL,
+    template_type  text NOT NULL,
+    dead_reason    text NOT NULL,
+    dead_at        timestamptz NOT NULL,
+    archived_at    timestamptz NOT NULL DEFAULT mailgres.now(),
+    expires_at     timestamptz NOT NULL,
+    email          jsonb NOT NULL,
+    log            jsonb NOT NULL
+);
+
+CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
+
+COMMENT ON TABLE mailgres.dead_letters IS
+    'Dead emails after their time in the queue: the whole row and its whole log.';

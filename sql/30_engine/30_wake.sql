@@ -1,0 +1,42 @@
+-- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions
+-- share, so it is sent only while somebody sleeps who wants to know. The check
+-- runs at commit (deferred): a transaction that enqueued while the worker was
+-- awake and commits after it fell asleep still wakes it.
+
+CREATE FUNCTION mailgres.wake() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    -- the earliest due time this transaction has asked for: once is enough
+    v_asked constant text := current_setting('mailgres.asked', true);
+BEGIN
+    IF v_asked <> '' AND v_asked::timestamptz <= NEW.next_retry_at THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('mailgres.asked', NEW.next_retry_at::text, true);
+    IF EXISTS (
+        SELECT FROM mailgres.sleepers s
+        WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
+    ) THEN
+        PERFORM pg_notify('mailgres', '');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that wants to know.';
+
+CREATE CONSTRAINT TRIGGER wake_after_insert
+    AFTER INSERT ON public.email_queue
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.status = 'pending')
+    EXECUTE FUNCTION mailgres.wake();
+
+-- Retried, rescheduled or changed by hand; what a worker puts back it knows itself.
+CREATE CONSTRAINT TRIGGER wake_after_update
+    AFTER UPDATE ON public.email_queue
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (
+        NEW.status = 'pending' AND OLD.status <> 'sending'
+        AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
+    EXECUTE FUNCTION mailgres.wake();

@@ -1,0 +1,23 @@
+-- The one place that knows how long to wait. p_retry is the number of the retry
+-- that follows, the first being 1. An email's own first wait replaces the
+-- policy's steps and grows by its factor; its own cap replaces the policy's.
+
+CREATE FUNCTION mailgres.retry_delay(
+    p_policy mailgres.retry_policies,
+    p_retry int,
+    p_first interval DEFAULT NULL,
+    p_cap interval DEFAULT NULL
+) RETURNS interval
+    LANGUAGE sql VOLATILE
+RETURN least(
+        CASE
+            WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
+                THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
+            -- The exponent is bounded so that no count of retries can overflow.
+            ELSE coalesce(p_first, p_policy.base) * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 30)
+        END,
+        coalesce(p_cap, p_policy.cap))
+    * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));
+
+COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval, interval) IS
+    'How long to wait before the given retry, jitter included.';

@@ -1,0 +1,31 @@
+-- Future rows are not in the index of the claim: an email scheduled for later or
+-- waiting for a retry becomes `ready` here when it is due. What expired while it
+-- waited dies instead. Bounded, so that a claim may call it first.
+
+CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_ids) = 0 THEN
+        RETURN 0;
+    END IF;
+
+    PERFORM mailgres.expire_these(v_ids);
+    UPDATE public.email_queue q
+    SET ready = true
+    WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND NOT q.ready;
+    RETURN cardinality(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.promote(int) IS
+    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';

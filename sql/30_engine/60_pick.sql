@@ -1,0 +1,178 @@
+-- Who is next: fair between tenants, at a cost that does not depend on how much is
+-- in the table. Every step reads an exact range of an index; sent rows, future
+-- rows, other tenants and the rest of the backlog are never looked at.
+-- All of it is plpgsql, because that keeps its plans from call to call.
+
+CREATE TYPE mailgres.pick_state AS (
+    picked  uuid[],  -- the emails picked and locked so far
+    taken   jsonb,   -- how many of them each tenant has
+    hungry  text[],  -- tenants that took their whole share in this turn: they may have more
+    cursor  text     -- the tenant visited last
+);
+
+-- The next tenant after p_after that has something ready on the route.
+-- Two statements, so that each has a partial index of its own.
+CREATE FUNCTION mailgres.next_tenant(p_route text, p_after text, p_urgent boolean) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF p_urgent THEN
+        RETURN (
+            SELECT q.tenant_id FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id > p_after
+            ORDER BY q.tenant_id LIMIT 1);
+    END IF;
+    RETURN (
+        SELECT q.tenant_id FROM public.email_queue q
+        WHERE q.ready AND q.route = p_route AND q.tenant_id > p_after
+        ORDER BY q.tenant_id LIMIT 1);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.next_tenant(text, text, boolean) IS
+    'The next tenant in the round that has something ready.';
+
+CREATE FUNCTION mailgres.share_of(p_tenant text) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT CASE WHEN t.paused_at IS NULL THEN 3 * t.weight ELSE 0 END
+         FROM mailgres.tenants t WHERE t.tenant_id = p_tenant),
+        3);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.share_of(text) IS
+    'How many emails a tenant may have in a turn while others wait; none while it is paused.';
+
+-- Picks and locks the next emails of one tenant. p_plain: only those that a
+-- processor can send which knows neither inline content nor idempotency keys.
+CREATE FUNCTION mailgres.pick_of(
+    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean
+) RETURNS mailgres.pick_state
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    IF p_urgent THEN
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
+              AND q.id <> ALL (p_state.picked)
+              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+            ORDER BY q.priority, q.next_retry_at
+            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    ELSE
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
+              AND q.id <> ALL (p_state.picked)
+              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+            ORDER BY q.priority, q.next_retry_at
+            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    END IF;
+    p_state.picked := p_state.picked || v_ids;
+    p_state.taken := p_state.taken || jsonb_build_object(
+        p_tenant, coalesce((p_state.taken ->> p_tenant)::int, 0) + cardinality(v_ids));
+    IF cardinality(v_ids) = p_limit THEN
+        p_state.hungry := p_state.hungry || p_tenant;
+    END IF;
+    RETURN p_state;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, boolean) IS
+    'Picks and locks the next emails of one tenant.';
+
+-- One turn: from the tenant after the cursor round to that one itself, until
+-- p_limit emails are picked.
+CREATE FUNCTION mailgres.go_round(
+    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_plain boolean
+) RETURNS mailgres.pick_state
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
+    v_start    text := p_state.cursor;
+    v_wrapped  boolean := v_start = '';
+    v_tenant   text;
+    v_share    int;
+BEGIN
+    p_state.hungry := '{}';
+    FOR v_visit IN 1 .. c_most_visits LOOP
+        EXIT WHEN cardinality(p_state.picked) >= p_limit;
+        v_tenant := mailgres.next_tenant(p_route, p_state.cursor, p_urgent);
+        IF v_tenant IS NULL AND NOT v_wrapped THEN
+            v_wrapped := true;
+            p_state.cursor := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN v_tenant IS NULL
+            OR (v_wrapped AND v_start <> '' AND v_tenant > v_start COLLATE "C");
+        p_state.cursor := v_tenant;
+
+        v_share := mailgres.share_of(v_tenant);
+        CONTINUE WHEN v_share = 0;
+        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0);
+        IF v_share > 0 THEN
+            p_state := mailgres.pick_of(
+                p_state, p_route, v_tenant,
+                least(v_share, p_limit - cardinality(p_state.picked)), p_urgent, p_plain);
+        ELSE
+            p_state.hungry := p_state.hungry || v_tenant;
+        END IF;
+    END LOOP;
+    RETURN p_state;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, boolean) IS
+    'One turn round the tenants, up to 3 x weight emails of each.';
+
+-- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
+-- most half of the claim; then a turn among all, in which each tenant's own
+-- priorities count. If that does not fill the claim: who is alone in having more
+-- gets the rest, several get another turn for every ten emails of the claim.
+CREATE FUNCTION mailgres.pick(
+    p_route text, p_limit int, p_plain boolean, INOUT p_cursors jsonb, OUT p_picked uuid[]
+)
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_urgent  text := 'urgent:' || p_route;
+    v_state   mailgres.pick_state;
+    v_hungry  text[];
+    v_tenant  text;
+    v_room    int;
+BEGIN
+    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors ->> v_urgent, ''));
+    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(v_urgent, v_state.cursor);
+
+    v_state.cursor := coalesce(p_cursors ->> p_route, '');
+    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(p_route, v_state.cursor);
+
+    FOR v_turn IN 2 .. p_limit LOOP
+        v_hungry := v_state.hungry;
+        v_state.hungry := '{}';
+        EXIT WHEN cardinality(v_hungry) = 0
+            OR (cardinality(v_hungry) > 1 AND v_turn > (p_limit + 9) / 10);
+        FOREACH v_tenant IN ARRAY v_hungry LOOP
+            v_room := p_limit - cardinality(v_state.picked);
+            EXIT WHEN v_room = 0;
+            v_state := mailgres.pick_of(
+                v_state, p_route, v_tenant,
+                CASE WHEN cardinality(v_hungry) = 1 THEN v_room
+                     ELSE least(v_room, mailgres.share_of(v_tenant)) END,
+                false, p_plain);
+        END LOOP;
+    END LOOP;
+    p_picked := v_state.picked;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick(text, int, boolean, jsonb) IS
+    'Picks and locks the emails of one claim, fairly between tenants.';

@@ -1,0 +1,44 @@
+-- Says "the call to the provider starts now", for a provider without idempotency
+-- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
+-- Rechecks what may have changed since the claim: the lease itself (a cancel takes
+-- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
+-- that may be sent; the others have been settled or given back.
+
+CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_begun uuid[];
+    v_rest  uuid[];
+BEGIN
+    WITH begun AS (
+        UPDATE public.email_queue q
+        SET begun_at = mailgres.now()
+        WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+          AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
+          AND NOT EXISTS (
+              SELECT FROM public.email_suppressions s
+              WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+          AND NOT EXISTS (
+              SELECT FROM mailgres.tenants t
+              WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
+          AND NOT EXISTS (
+              SELECT FROM mailgres.providers p WHERE p.name = q.provider AND NOT mailgres.is_open(p))
+        RETURNING q.id
+    )
+    SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
+
+    v_rest := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_begun) AND q.lease_token = p_token
+        FOR UPDATE);
+    IF cardinality(v_rest) > 0 THEN
+        PERFORM mailgres.set_aside(v_rest);
+        PERFORM mailgres.give_back(p_token, v_rest);
+    END IF;
+    RETURN QUERY SELECT unnest(v_begun);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.begin(uuid, uuid[]) IS
+    'Marks the calls for these emails as begun and returns those that may be made.';

@@ -1,0 +1,107 @@
+-- What is wrong with a request: the SQLSTATE with which it is refused, or null.
+-- One expression, so that it is inlined into the statement that enqueues thousands.
+
+CREATE FUNCTION mailgres.fault_of(
+    r mailgres.request, t public.email_templates, p_policy text, p_route text
+) RETURNS text
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN r.subject IS NULL AND r.html IS NULL AND r.text IS NULL
+         AND (t.template_type IS NULL OR t.retired_at IS NOT NULL) THEN 'MG001'
+    WHEN mailgres.is_address(r.recipient_email) IS NOT TRUE THEN 'MG002'
+    WHEN jsonb_typeof(r.payload) IS DISTINCT FROM 'object' THEN 'MG003'
+    WHEN octet_length(r.payload::text) > 1048576 THEN 'MG004'
+    WHEN r.subject IS NULL AND r.html IS NULL AND r.text IS NULL
+         AND NOT r.payload ?& t.required_variables THEN 'MG005'
+    WHEN r.priority NOT BETWEEN 1 AND 9 THEN 'MG006'
+    WHEN r.max_retries NOT BETWEEN 0 AND 100
+         OR r.retry_delay NOT BETWEEN '0' AND '30 days'
+         OR r.max_retry_delay NOT BETWEEN '0' AND '30 days' THEN 'MG007'
+    WHEN r.expires_at <= greatest(r.scheduled_for, mailgres.now()) THEN 'MG008'
+    WHEN r.retry_policy IS NOT NULL AND p_policy IS NULL THEN 'MG010'
+    WHEN r.route IS NOT NULL AND p_route IS NULL THEN 'MG011'
+    WHEN r.tenant_id IS NULL OR length(r.tenant_id) NOT BETWEEN 1 AND 200
+         OR length(r.idempotency_key) NOT BETWEEN 1 AND 256
+         OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
+    WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
+         AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
+              OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
+              OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
+              OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
+    WHEN r.from_email IS NOT NULL AND NOT mailgres.is_sender(r.from_email)
+         OR r.reply_to IS NOT NULL AND NOT mailgres.is_sender(r.reply_to)
+         OR r.cc IS NOT NULL AND NOT mailgres.are_addresses(r.cc)
+         OR r.bcc IS NOT NULL AND NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
+    WHEN r.headers IS NOT NULL AND NOT mailgres.are_headers(r.headers)
+         OR r.tags IS NOT NULL AND NOT mailgres.are_tags(r.tags) THEN 'MG017'
+    WHEN r.attachments IS NOT NULL AND NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
+END;
+
+COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates, text, text) IS
+    'The SQLSTATE with which a request is refused, or null.';
+
+-- Says it in words. The address itself is not quoted: errors end up in logs.
+CREATE FUNCTION mailgres.refuse_request(p_sqlstate text, r mailgres.request, p_place bigint) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_said text[] := CASE p_sqlstate
+        WHEN 'MG001' THEN ARRAY[
+            format('there is no template %s', coalesce(quote_literal(r.template_type), 'without a name')),
+            format('Known templates: %s. Or bring your own content: a subject with html or text.', (
+                SELECT coalesce(string_agg(k.template_type, ', '), 'none') FROM (
+                    SELECT t.template_type FROM public.email_templates t
+                    WHERE t.retired_at IS NULL ORDER BY t.template_type LIMIT 10) k))]
+        WHEN 'MG002' THEN ARRAY[
+            'recipient_email is not an email address',
+            'Give one plain address such as ana@example.com: no display name, no spaces or line breaks, at most 254 bytes.']
+        WHEN 'MG003' THEN ARRAY[
+            format('the payload is %s, not a JSON object', coalesce('a JSON ' || jsonb_typeof(r.payload), 'null')),
+            'Give an object with the variables of the template; {} when there are none.']
+        WHEN 'MG004' THEN ARRAY[
+            format('the payload is %s bytes long', octet_length(r.payload::text)),
+            'At most 1 MiB (1048576 bytes) is taken; send files as attachments or link to them.']
+        WHEN 'MG005' THEN ARRAY[
+            format('the payload lacks %s, which the template %L needs', (
+                SELECT string_agg(quote_literal(v), ', ') FROM public.email_templates t, unnest(t.required_variables) v
+                WHERE t.template_type = r.template_type AND NOT r.payload ? v), r.template_type),
+            'Add the missing keys to the payload.']
+        WHEN 'MG006' THEN ARRAY[
+            format('priority %s is out of range', r.priority),
+            'Give 1 (urgent) to 9 (bulk); 5 is the default.']
+        WHEN 'MG007' THEN ARRAY[
+            'max_retries, retry_delay or max_retry_delay is out of range',
+            'max_retries is 0 to 100; delays are not negative and at most 30 days.']
+        WHEN 'MG008' THEN ARRAY[
+            format('it would expire (%s) before it could be sent', r.expires_at),
+            'Let expires_at be later than scheduled_for and later than now.']
+        WHEN 'MG010' THEN ARRAY[
+            format('there is no retry policy %L', r.retry_policy),
+            format('Known policies: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p))]
+        WHEN 'MG011' THEN ARRAY[
+            format('there is no route %L', r.route),
+            format('Known routes: %s.', (SELECT string_agg(x.route, ', ' ORDER BY x.route) FROM mailgres.routes x))]
+        WHEN 'MG012' THEN ARRAY[
+            'the content of the email is not complete or not valid',
+            'Its own content needs a subject of one line (at most 998 characters) and html or text of at most 5 MiB each.']
+        WHEN 'MG013' THEN ARRAY[
+            'tenant_id, idempotency_key or correlation_id is empty or too long',
+            'tenant_id takes 1 to 200 characters, the others 1 to 256.']
+        WHEN 'MG014' THEN ARRAY[
+            'the attachments are not valid',
+            'Give an array of objects with filename (no slashes), content (base64) and optionally content_type and content_id; 40 MB in all.']
+        WHEN 'MG016' THEN ARRAY[
+            'from_email, reply_to, cc or bcc is not valid',
+            'Sender and reply address may have a display name, as in Example <mail@example.com>; cc and bcc are arrays of at most 50 plain addresses. No line breaks.']
+        WHEN 'MG017' THEN ARRAY[
+            'headers or tags are not valid',
+            'Both are objects of strings without line breaks; From, To, Subject and the like are not set by headers; tags use letters, digits, _ and -.']
+        ELSE ARRAY['the request is not valid', 'See the documentation of enqueue_email.']
+    END;
+BEGIN
+    RETURN mailgres.refuse(
+        p_sqlstate,
+        v_said[1] || coalesce(' (element ' || p_place || ' of the array, counting from 0)', ''),
+        v_said[2]);
+END
+$$;

@@ -1,0 +1,182 @@
+-- Enqueuing. Two ways to the same row: one email by look-ups and a plain INSERT,
+-- many by joins, because to start the plan of the joins costs more than one email
+-- does. What is accepted is the same: mailgres.fault_of() says it for both.
+
+CREATE FUNCTION mailgres.enqueue_one(r mailgres.request) RETURNS uuid
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_id        constant uuid := mailgres.uuid_v7();
+    v_settings  mailgres.settings;
+    v_template  public.email_templates;
+    v_policy    mailgres.retry_policies;
+    v_route     text;
+    v_fault     text;
+    v_starts    constant timestamptz := greatest(r.scheduled_for, mailgres.now());
+BEGIN
+    SELECT * INTO v_settings FROM mailgres.settings;
+    SELECT * INTO v_template FROM public.email_templates t WHERE t.template_type = r.template_type;
+    SELECT * INTO v_policy FROM mailgres.retry_policies p
+    WHERE p.name = coalesce(r.retry_policy, v_template.retry_policy, v_settings.retry_policy);
+    IF r.route IS NOT NULL THEN
+        SELECT x.route INTO v_route FROM mailgres.routes x WHERE x.route = r.route;
+    END IF;
+    v_fault := mailgres.fault_of(r, v_template, v_policy.name, v_route);
+    IF v_fault IS NOT NULL THEN
+        PERFORM mailgres.refuse_request(v_fault, r, NULL);
+    END IF;
+
+    INSERT INTO public.email_queue
+        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+         retry_policy, retry_delay, max_retry_delay,
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+    VALUES
+        (v_id, r.user_id, coalesce(r.template_type, 'inline'), r.recipient_email, r.payload,
+         coalesce(r.max_retries, v_policy.max_retries), v_starts, v_starts <= mailgres.now(),
+         r.tenant_id, coalesce(r.priority, v_template.priority, 5), coalesce(r.route, v_template.route, 'default'),
+         r.scheduled_for,
+         coalesce(r.expires_at, v_starts + coalesce(v_template.expires_after, v_settings.expires_after)),
+         r.idempotency_key, r.correlation_id, v_policy.name, r.retry_delay, r.max_retry_delay,
+         r.from_email, r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
+    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+
+    IF NOT FOUND THEN
+        RETURN (mailgres.first_ids(ARRAY[r], ARRAY[v_id]))[1];
+    END IF;
+    IF r.attachments IS NOT NULL THEN
+        PERFORM mailgres.attach(ARRAY[r], ARRAY[v_id]);
+    END IF;
+    RETURN v_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.enqueue_one(mailgres.request) IS 'Enqueues one request and returns its id.';
+
+-- The requests with what belongs to each, and what is wrong with it. One SELECT, so
+-- that it is inlined where it is used.
+CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
+    RETURNS TABLE (
+        place bigint, request mailgres.request, template public.email_templates,
+        policy mailgres.retry_policies, starts_at timestamptz, expires_after interval, fault text)
+    LANGUAGE sql STABLE
+AS $$
+    SELECT r.place, x.request, t, policy, greatest(r.scheduled_for, mailgres.now()),
+           coalesce(t.expires_after, s.expires_after),
+           mailgres.fault_of(x.request, t, policy.name, route.route)
+    FROM unnest(p_requests) WITH ORDINALITY AS r(
+        user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
+        idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
+        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, place)
+    CROSS JOIN mailgres.settings s
+    LEFT JOIN public.email_templates t ON t.template_type = r.template_type
+    LEFT JOIN mailgres.retry_policies policy
+        ON policy.name = coalesce(r.retry_policy, t.retry_policy, s.retry_policy)
+    LEFT JOIN mailgres.routes route ON route.route = r.route
+    CROSS JOIN LATERAL (SELECT ROW(
+        r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
+        r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
+        r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
+        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments)::mailgres.request AS request) x
+$$;
+
+COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
+    'Requests with their template, policy and fault.';
+
+CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count     constant int := cardinality(p_requests);
+    v_ids       constant uuid[] := ARRAY(SELECT mailgres.uuid_v7() FROM generate_series(1, v_count));
+    v_inserted  int;
+    v_bad       record;
+BEGIN
+    INSERT INTO public.email_queue
+        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+         retry_policy, retry_delay, max_retry_delay,
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+    SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
+           (x.request).recipient_email, (x.request).payload,
+           coalesce((x.request).max_retries, (x.policy).max_retries),
+           x.starts_at, x.starts_at <= mailgres.now(),
+           (x.request).tenant_id, coalesce((x.request).priority, (x.template).priority, 5),
+           coalesce((x.request).route, (x.template).route, 'default'), (x.request).scheduled_for,
+           coalesce((x.request).expires_at, x.starts_at + x.expires_after),
+           (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
+           (x.request).retry_delay, (x.request).max_retry_delay,
+           (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
+           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc
+    FROM mailgres.resolve(p_requests) x
+    WHERE x.fault IS NULL
+    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS v_inserted = ROW_COUNT;
+
+    IF v_inserted < v_count THEN
+        SELECT x.fault, x.request, x.place - 1 AS place INTO v_bad
+        FROM mailgres.resolve(p_requests) x WHERE x.fault IS NOT NULL ORDER BY x.place LIMIT 1;
+        IF FOUND THEN
+            PERFORM mailgres.refuse_request(v_bad.fault, v_bad.request, v_bad.place);
+        END IF;
+    END IF;
+    PERFORM mailgres.attach(p_requests, v_ids);
+    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[]) IS
+    'Enqueues requests, all or none, and returns their ids in order.';
+
+CREATE FUNCTION mailgres.attach(p_requests mailgres.request[], p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO mailgres.attachments (queue_id, position, filename, content_type, content_id, content)
+    SELECT q.id, a.position, a.value ->> 'filename',
+           coalesce(a.value ->> 'content_type', 'application/octet-stream'),
+           a.value ->> 'content_id', decode(a.value ->> 'content', 'base64')
+    FROM unnest(p_requests) WITH ORDINALITY r
+    JOIN public.email_queue q ON q.id = p_ids[r.ordinality]
+    CROSS JOIN LATERAL jsonb_array_elements(r.attachments) WITH ORDINALITY a(value, position)
+    WHERE r.attachments IS NOT NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.attach(mailgres.request[], uuid[]) IS
+    'Stores the attachments of the requests that were enqueued.';
+
+-- The same idempotency key again: the first email's id counts, if the content is
+-- the same.
+CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids    uuid[] := p_ids;
+    v_repeat record;
+BEGIN
+    FOR v_repeat IN
+        SELECT r.ordinality AS place, q.id,
+               (q.template_type, q.recipient_email, q.payload, q.from_email, q.reply_to, q.subject,
+                q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
+               IS NOT DISTINCT FROM
+               (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc) AS same
+        FROM unnest(p_requests) WITH ORDINALITY r
+        JOIN public.email_queue q
+            ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key
+        WHERE r.idempotency_key IS NOT NULL AND q.id <> p_ids[r.ordinality]
+    LOOP
+        IF NOT v_repeat.same THEN
+            PERFORM mailgres.refuse('MG009',
+                'the idempotency key was used before for another email',
+                format('The first email is %s. Use a new key for new content.', v_repeat.id));
+        END IF;
+        v_ids[v_repeat.place] := v_repeat.id;
+    END LOOP;
+    RETURN v_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[]) IS
+    'The ids of the requests, with those of the first emails where a key was used before.';

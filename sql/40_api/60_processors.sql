@@ -1,0 +1,99 @@
+-- For processors that somebody already has: an edge function, a cron job. They know
+-- no token, so their claims hold a lease of 15 minutes that never counts as a
+-- crash, and what they report is judged by who holds the email.
+
+CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 10)
+    RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries
+    FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
+END
+$$;
+
+COMMENT ON FUNCTION public.process_pending_emails_for_retry(int) IS
+    'Claims due emails for a processor without a token: they are its own for 15 minutes.';
+
+CREATE FUNCTION public.get_pending_emails_for_retry(batch_size int DEFAULT 10)
+    RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
+    LANGUAGE sql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+    SELECT * FROM public.process_pending_emails_for_retry(batch_size)
+$$;
+
+COMMENT ON FUNCTION public.get_pending_emails_for_retry(int) IS
+    'The same as process_pending_emails_for_retry: whoever gets emails has claimed them.';
+
+-- With the provider's id this always wins, whoever holds the email: it is out, and
+-- that is the truth. Without one it settles only what no worker holds.
+CREATE FUNCTION public.mark_email_sent(p_queue_id uuid, p_resend_id text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_id text := nullif(p_resend_id, '');
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'sent', ready = false, sent_at = coalesce(q.sent_at, mailgres.now()),
+        last_attempt_at = coalesce(q.last_attempt_at, mailgres.now()),
+        provider = CASE WHEN v_id IS NOT NULL THEN 'resend' END,
+        provider_message_id = v_id, resend_id = v_id,
+        dead_at = NULL, dead_reason = NULL, uncertain_since = NULL, parked_since = NULL,
+        error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    WHERE q.id = p_queue_id AND q.status <> 'sent'
+      AND (v_id IS NOT NULL OR q.status = 'pending' OR q.lease_worker = 'rpc');
+    RETURN FOUND OR EXISTS (
+        SELECT FROM public.email_queue q WHERE q.id = p_queue_id AND q.status = 'sent');
+END
+$$;
+
+COMMENT ON FUNCTION public.mark_email_sent(uuid, text) IS
+    'Settles an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
+
+CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_email   public.email_queue;
+    v_verdict mailgres.verdict;
+BEGIN
+    SELECT * INTO v_email FROM public.email_queue q
+    WHERE q.id = p_queue_id AND (q.status = 'pending' OR q.lease_worker = 'rpc')
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    v_verdict := mailgres.judge(v_email, 'transient', NULL);
+    UPDATE public.email_queue q
+    SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
+        ready = false,
+        retries = q.retries + v_verdict.spent,
+        last_attempt_at = mailgres.now(),
+        next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
+        dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
+        dead_reason = v_verdict.dead_reason,
+        error_class = 'transient', error_code = NULL, error_detail = p_error_message,
+        error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    WHERE q.id = p_queue_id;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.mark_email_failed(uuid, text) IS
+    'Reports a failed try of an email that no worker holds: it is retried by its policy, or dead after the last retry. False if nothing was changed.';
+
+CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)
+    FROM mailgres.settings s
+    JOIN mailgres.retry_policies p ON p.name = s.retry_policy;
+END
+$$;
+
+COMMENT ON FUNCTION public.calculate_next_retry_time(int) IS
+    'When an email would be tried again after this many retries, by the default policy.';

@@ -1,0 +1,70 @@
+-- What a provider reports later, by webhook: delivered, bounced, complained, failed.
+-- It is logged; it settles an email whose outcome was uncertain; a bounce or a
+-- complaint suppresses the address. The email is named by our id (we hand it to
+-- the provider as a tag) or by the provider's.
+
+CREATE FUNCTION public.record_email_event(
+    p_event text,
+    p_queue_id uuid DEFAULT NULL,
+    p_provider_message_id text DEFAULT NULL,
+    p_detail text DEFAULT NULL,
+    p_suppress boolean DEFAULT true
+) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_id     uuid := p_queue_id;
+    v_email  public.email_queue;
+    v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
+BEGIN
+    IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
+        PERFORM mailgres.refuse('MG025', format('%s is not an event', coalesce(quote_literal(p_event), 'null')),
+            'Give delivered, bounced, complained or failed.');
+    END IF;
+    IF v_id IS NULL THEN
+        SELECT l.queue_id INTO v_id FROM public.email_logs l
+        WHERE l.provider_message_id = p_provider_message_id ORDER BY l.id DESC LIMIT 1;
+    END IF;
+    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
+         provider_message_id, error_message, error_detail)
+    VALUES
+        (v_id, p_event, v_email.status, v_email.status, v_email.tenant_id, v_email.template_type,
+         v_email.provider, coalesce(p_provider_message_id, v_email.provider_message_id),
+         mailgres.without_addresses(p_detail), p_detail);
+
+    IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
+        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
+        VALUES (lower(v_email.recipient_email),
+                CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
+                p_event, mailgres.without_addresses(p_detail), v_id)
+        ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF v_went AND v_email.uncertain_since IS NOT NULL AND v_email.status <> 'sent' THEN
+        UPDATE public.email_queue q
+        SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
+            provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
+            dead_at = NULL, dead_reason = NULL,
+            error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        WHERE q.id = v_id;
+    ELSIF p_event = 'failed' AND (v_email.status = 'sent' OR v_email.dead_reason = 'uncertain') THEN
+        UPDATE public.email_queue q
+        SET status = 'failed', dead_at = mailgres.now(), dead_reason = 'permanent', uncertain_since = NULL,
+            sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
+            error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
+                                     'the provider reported that it was not sent')
+        WHERE q.id = v_id;
+    END IF;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) IS
+    'Records what a provider reports about an email; false if the email is not known.';

@@ -1,0 +1,87 @@
+-- Least privilege: nobody may do anything but what is granted here. Functions are
+-- executable by PUBLIC by default, and Supabase grants to anon and authenticated by
+-- name, so all three are revoked before anything is granted.
+
+DO $$
+DECLARE
+    v_role    text;
+    v_object  text;
+    v_grant   record;
+BEGIN
+    FOR v_role IN
+        SELECT 'PUBLIC' UNION ALL
+        SELECT quote_ident(rolname) FROM pg_roles WHERE rolname IN ('anon', 'authenticated')
+    LOOP
+        EXECUTE format('REVOKE ALL ON SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
+        FOREACH v_object IN ARRAY ARRAY[
+            'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
+            'TABLE public.email_suppressions',
+            'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
+            'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
+            'FUNCTION public.record_email_event',
+            'FUNCTION public.process_pending_emails_for_retry', 'FUNCTION public.get_pending_emails_for_retry',
+            'FUNCTION public.mark_email_sent', 'FUNCTION public.mark_email_failed',
+            'FUNCTION public.calculate_next_retry_time']
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
+        END LOOP;
+    END LOOP;
+
+    FOR v_grant IN
+        SELECT g.privilege, r.rolname
+        FROM (VALUES
+            ('mailgres_producer', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails'),
+
+            ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
+                mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
+                mailgres.expire, mailgres.fold'),
+            ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
+                mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
+                mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
+            ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
+
+            ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
+                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
+                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
+                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
+                mailgres.now, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+            ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
+            ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
+                public.email_templates, public.email_suppressions'),
+            ('mailgres_operator', 'SELECT ON public.email_logs'),
+            ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
+            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers, mailgres.routes,
+                mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
+            ('mailgres_operator', 'UPDATE ON mailgres.settings'),
+
+            -- the columns without a person's data
+            ('mailgres_analyst', 'SELECT (id, template_type, status, retries, max_retries, last_attempt_at,
+                next_retry_at, error_message, created_at, tenant_id, priority, route, scheduled_for,
+                expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
+                error_code, error_class, provider, provider_message_id, resend_id, generation,
+                template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
+                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, due_at)
+                ON public.email_queue'),
+            ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
+                template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
+                error_code, error_message, next_retry_at, dead_reason) ON public.email_logs'),
+            ('mailgres_analyst', 'SELECT ON public.email_templates'),
+
+            ('service_role', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
+                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
+                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
+                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time'),
+            ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
+                public.email_templates, public.email_suppressions'),
+            ('service_role', 'SELECT ON public.email_logs')
+        ) g(role, privilege)
+        JOIN pg_roles r ON r.rolname = g.role
+    LOOP
+        EXECUTE format('GRANT %s TO %I', v_grant.privilege, v_grant.rolname);
+    END LOOP;
+END
+$$;
