@@ -94,14 +94,15 @@ CREATE TABLE public.email_queue (
 
     CONSTRAINT email_queue_state CHECK (
         CASE status
-            WHEN 'pending' THEN lease_token IS NULL AND dead_at IS NULL
-            WHEN 'sending' THEN num_nonnulls(lease_token, lease_until, leased_at, lease_worker) = 4
-                                AND NOT ready
-            WHEN 'sent' THEN sent_at IS NOT NULL AND (provider IS NULL OR provider_message_id IS NOT NULL)
-                             AND lease_token IS NULL AND dead_at IS NULL AND NOT ready
-            WHEN 'failed' THEN num_nonnulls(dead_at, dead_reason, nullif(error_message, '')) = 3
-                               AND lease_token IS NULL AND NOT ready
-            ELSE lease_token IS NULL AND dead_at IS NULL AND NOT ready
+            WHEN 'pending' THEN num_nonnulls(lease_token, dead_at) = 0
+            WHEN 'sending' THEN NOT ready AND dead_at IS NULL
+                AND num_nonnulls(lease_token, lease_until, leased_at, lease_worker) = 4
+            ELSE NOT ready AND lease_token IS NULL AND CASE status
+                WHEN 'sent' THEN dead_at IS NULL AND sent_at IS NOT NULL
+                    AND (provider IS NULL OR provider_message_id IS NOT NULL)
+                WHEN 'failed' THEN num_nonnulls(dead_at, dead_reason, nullif(error_message, '')) = 3
+                ELSE dead_at IS NULL
+            END
         END)
 );
 

@@ -1,22 +1,8 @@
--- Whoever changes email_queue, and by whatever path, these triggers write the log
--- and the rollup deltas in the same transaction. They see whole statements, so a
--- finish of a hundred emails appends its rows in one go.
+-- Whoever changes an email, and by whatever path, this trigger writes the log and
+-- the rollup deltas in the same transaction. It sees whole statements, so a finish
+-- of a hundred emails appends its rows in one go.
 
-CREATE FUNCTION mailgres.record_insert() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
-AS $$
-BEGIN
-    INSERT INTO mailgres.rollup_deltas
-        (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
-    VALUES
-        (date_trunc('hour', NEW.created_at, 'UTC'), NEW.template_type, NEW.tenant_id,
-         coalesce(NEW.provider, ''), coalesce(NEW.error_code, ''), NEW.status, NEW.retries, 1,
-         coalesce(date_part('epoch', NEW.sent_at - NEW.created_at), 0));
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION mailgres.record_update() RETURNS trigger
+CREATE FUNCTION mailgres.record() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
@@ -70,12 +56,6 @@ BEGIN
 END
 $$;
 
--- Only somebody who imports a history by hand inserts settled emails.
-CREATE TRIGGER record_insert
-    AFTER INSERT ON public.email_queue
-    FOR EACH ROW WHEN (NEW.status IN ('sent', 'failed', 'cancelled'))
-    EXECUTE FUNCTION mailgres.record_insert();
-
-CREATE TRIGGER record_update
+CREATE TRIGGER record
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_update();
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record();

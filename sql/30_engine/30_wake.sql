@@ -7,13 +7,13 @@ CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    -- the earliest due time this transaction has asked for: once is enough
-    v_asked constant text := current_setting('mailgres.asked', true);
+    -- the earliest due time for which this transaction has looked: once is enough
+    v_looked text := current_setting('mailgres.looked', true);
 BEGIN
-    IF v_asked <> '' AND v_asked::timestamptz <= NEW.next_retry_at THEN
+    IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
         RETURN NULL;
     END IF;
-    PERFORM set_config('mailgres.asked', NEW.next_retry_at::text, true);
+    v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
@@ -29,8 +29,7 @@ COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that 
 CREATE CONSTRAINT TRIGGER wake_after_insert
     AFTER INSERT ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW WHEN (NEW.status = 'pending')
-    EXECUTE FUNCTION mailgres.wake();
+    FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
 
 -- Retried, rescheduled or changed by hand; what a worker puts back it knows itself.
 CREATE CONSTRAINT TRIGGER wake_after_update

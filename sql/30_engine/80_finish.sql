@@ -67,7 +67,7 @@ BEGIN
         WHERE q.id = o.id AND q.status = 'sending' AND q.lease_token = o.token
         RETURNING q.id, q.status, q.retries, q.next_retry_at, q.dead_reason
     )
-    SELECT o.id, d.status, d.retries, d.next_retry_at, d.dead_reason,
+    SELECT o.id, d.status::text, d.retries::int, d.next_retry_at, d.dead_reason::text,
            CASE WHEN d.id IS NULL THEN 'MG030' END
     FROM told o
     LEFT JOIN done d ON d.id = o.id;

@@ -29,16 +29,15 @@ CREATE TYPE mailgres.request AS (
     attachments      jsonb
 );
 
--- An address is a dot-atom, @, and a domain with at least two labels, at most 254
--- bytes in all and 64 before the @. Letters beyond ASCII are accepted on both sides
+-- An address is a dot-atom of at most 64 characters, @, and a domain with at least
+-- two labels, at most 254 bytes in all. Letters beyond ASCII are accepted on both sides
 -- (RFC 6531); quoted local parts, comments, address literals and display names are
 -- not. The classes are written as what is excluded, because what counts as a letter
 -- would depend on the collation.
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
-    AND p_address ~ '^[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@([^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$'
-    AND octet_length(split_part(p_address, '@', 1)) <= 64;
+    AND p_address ~ '^(?=[^@]{1,64}@)[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@([^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
 
 COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
 

@@ -1,43 +1,58 @@
--- What is wrong with a request: the SQLSTATE with which it is refused, or null.
--- One expression, so that it is inlined into the statement that enqueues thousands.
+-- What is wrong with a request: the SQLSTATE with which it is refused, or null. One
+-- expression, so that it is inlined into the statements that enqueue; what only few
+-- requests have is checked by a function of its own, called for those alone.
 
-CREATE FUNCTION mailgres.fault_of(
-    r mailgres.request, t public.email_templates, p_policy text, p_route text
-) RETURNS text
+CREATE FUNCTION mailgres.fault_of_options(r mailgres.request) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN CASE
+        WHEN r.priority NOT BETWEEN 1 AND 9 THEN 'MG006'
+        WHEN r.max_retries NOT BETWEEN 0 AND 100
+             OR r.retry_delay NOT BETWEEN '0' AND '30 days'
+             OR r.max_retry_delay NOT BETWEEN '0' AND '30 days' THEN 'MG007'
+        WHEN r.expires_at <= greatest(r.scheduled_for, mailgres.now()) THEN 'MG008'
+        WHEN r.retry_policy IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.retry_policies p WHERE p.name = r.retry_policy) THEN 'MG010'
+        WHEN r.route IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
+        WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
+             AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
+                  OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
+                  OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
+        WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
+             OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
+        WHEN NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
+        WHEN NOT mailgres.is_sender(r.from_email) OR NOT mailgres.is_sender(r.reply_to)
+             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
+        WHEN NOT mailgres.are_headers(r.headers) OR NOT mailgres.are_tags(r.tags) THEN 'MG017'
+    END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fault_of_options(mailgres.request) IS
+    'The SQLSTATE with which a request is refused for its optional fields, or null.';
+
+CREATE FUNCTION mailgres.fault_of(r mailgres.request, t public.email_templates) RETURNS text
     LANGUAGE sql STABLE
 RETURN CASE
-    WHEN r.subject IS NULL AND r.html IS NULL AND r.text IS NULL
-         AND (t.template_type IS NULL OR t.retired_at IS NOT NULL) THEN 'MG001'
+    WHEN (t.template_type IS NULL OR t.retired_at IS NOT NULL)
+         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG001'
     WHEN mailgres.is_address(r.recipient_email) IS NOT TRUE THEN 'MG002'
     WHEN jsonb_typeof(r.payload) IS DISTINCT FROM 'object' THEN 'MG003'
     WHEN octet_length(r.payload::text) > 1048576 THEN 'MG004'
-    WHEN r.subject IS NULL AND r.html IS NULL AND r.text IS NULL
-         AND NOT r.payload ?& t.required_variables THEN 'MG005'
-    WHEN r.priority NOT BETWEEN 1 AND 9 THEN 'MG006'
-    WHEN r.max_retries NOT BETWEEN 0 AND 100
-         OR r.retry_delay NOT BETWEEN '0' AND '30 days'
-         OR r.max_retry_delay NOT BETWEEN '0' AND '30 days' THEN 'MG007'
-    WHEN r.expires_at <= greatest(r.scheduled_for, mailgres.now()) THEN 'MG008'
-    WHEN r.retry_policy IS NOT NULL AND p_policy IS NULL THEN 'MG010'
-    WHEN r.route IS NOT NULL AND p_route IS NULL THEN 'MG011'
-    WHEN r.tenant_id IS NULL OR length(r.tenant_id) NOT BETWEEN 1 AND 200
-         OR length(r.idempotency_key) NOT BETWEEN 1 AND 256
-         OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
-    WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
-         AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-              OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
-              OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
-              OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
-    WHEN r.from_email IS NOT NULL AND NOT mailgres.is_sender(r.from_email)
-         OR r.reply_to IS NOT NULL AND NOT mailgres.is_sender(r.reply_to)
-         OR r.cc IS NOT NULL AND NOT mailgres.are_addresses(r.cc)
-         OR r.bcc IS NOT NULL AND NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
-    WHEN r.headers IS NOT NULL AND NOT mailgres.are_headers(r.headers)
-         OR r.tags IS NOT NULL AND NOT mailgres.are_tags(r.tags) THEN 'MG017'
-    WHEN r.attachments IS NOT NULL AND NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
+    WHEN NOT r.payload ?& t.required_variables
+         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG005'
+    WHEN r.tenant_id IS NULL OR length(r.tenant_id) NOT BETWEEN 1 AND 200 THEN 'MG013'
+    WHEN num_nonnulls(
+        r.priority, r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route,
+        r.retry_policy, r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to,
+        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments) > 0
+        THEN mailgres.fault_of_options(r)
 END;
 
-COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates, text, text) IS
+COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates) IS
     'The SQLSTATE with which a request is refused, or null.';
 
 -- Says it in words. The address itself is not quoted: errors end up in logs.

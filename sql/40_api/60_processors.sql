@@ -8,7 +8,7 @@ CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 1
 AS $$
 BEGIN
     RETURN QUERY
-    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries
+    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries::int
     FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
 END
 $$;

@@ -1,57 +1,5 @@
--- Enqueuing. Two ways to the same row: one email by look-ups and a plain INSERT,
--- many by joins, because to start the plan of the joins costs more than one email
--- does. What is accepted is the same: mailgres.fault_of() says it for both.
-
-CREATE FUNCTION mailgres.enqueue_one(r mailgres.request) RETURNS uuid
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_id        constant uuid := mailgres.uuid_v7();
-    v_settings  mailgres.settings;
-    v_template  public.email_templates;
-    v_policy    mailgres.retry_policies;
-    v_route     text;
-    v_fault     text;
-    v_starts    constant timestamptz := greatest(r.scheduled_for, mailgres.now());
-BEGIN
-    SELECT * INTO v_settings FROM mailgres.settings;
-    SELECT * INTO v_template FROM public.email_templates t WHERE t.template_type = r.template_type;
-    SELECT * INTO v_policy FROM mailgres.retry_policies p
-    WHERE p.name = coalesce(r.retry_policy, v_template.retry_policy, v_settings.retry_policy);
-    IF r.route IS NOT NULL THEN
-        SELECT x.route INTO v_route FROM mailgres.routes x WHERE x.route = r.route;
-    END IF;
-    v_fault := mailgres.fault_of(r, v_template, v_policy.name, v_route);
-    IF v_fault IS NOT NULL THEN
-        PERFORM mailgres.refuse_request(v_fault, r, NULL);
-    END IF;
-
-    INSERT INTO public.email_queue
-        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
-         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
-         retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
-    VALUES
-        (v_id, r.user_id, coalesce(r.template_type, 'inline'), r.recipient_email, r.payload,
-         coalesce(r.max_retries, v_policy.max_retries), v_starts, v_starts <= mailgres.now(),
-         r.tenant_id, coalesce(r.priority, v_template.priority, 5), coalesce(r.route, v_template.route, 'default'),
-         r.scheduled_for,
-         coalesce(r.expires_at, v_starts + coalesce(v_template.expires_after, v_settings.expires_after)),
-         r.idempotency_key, r.correlation_id, v_policy.name, r.retry_delay, r.max_retry_delay,
-         r.from_email, r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
-    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
-
-    IF NOT FOUND THEN
-        RETURN (mailgres.first_ids(ARRAY[r], ARRAY[v_id]))[1];
-    END IF;
-    IF r.attachments IS NOT NULL THEN
-        PERFORM mailgres.attach(ARRAY[r], ARRAY[v_id]);
-    END IF;
-    RETURN v_id;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.enqueue_one(mailgres.request) IS 'Enqueues one request and returns its id.';
+-- Many at once, by joins. What is accepted is what enqueue_email accepts:
+-- mailgres.fault_of() says it for both.
 
 -- The requests with what belongs to each, and what is wrong with it. One SELECT, so
 -- that it is inlined where it is used.
@@ -63,7 +11,7 @@ CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
 AS $$
     SELECT r.place, x.request, t, policy, greatest(r.scheduled_for, mailgres.now()),
            coalesce(t.expires_after, s.expires_after),
-           mailgres.fault_of(x.request, t, policy.name, route.route)
+           mailgres.fault_of(x.request, t)
     FROM unnest(p_requests) WITH ORDINALITY AS r(
         user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
         idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
@@ -72,7 +20,6 @@ AS $$
     LEFT JOIN public.email_templates t ON t.template_type = r.template_type
     LEFT JOIN mailgres.retry_policies policy
         ON policy.name = coalesce(r.retry_policy, t.retry_policy, s.retry_policy)
-    LEFT JOIN mailgres.routes route ON route.route = r.route
     CROSS JOIN LATERAL (SELECT ROW(
         r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
         r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,

@@ -1,0 +1,61 @@
+# Everything a contributor runs. `make demo` and `make test` need Python >= 3.11 and nothing else.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Which PostgreSQL the tests run on: words out of `system` (the distribution's binaries) and
+# `wheel` (those of the `embedded` extra), one run each. Empty: DATABASE_URL if set, else the
+# first that is there.
+POSTGRES ?=
+# More arguments for pytest: make test ARGS="-k migrate -x"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo lint format test test-all-postgres freeze requirements clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(READY) ## Make .venv with everything for development
+
+$(READY): pyproject.toml requirements/dev.txt scripts/make_venv.sh
+	@scripts/make_venv.sh $(VENV)
+	@touch $@
+
+demo: $(READY) ## Start a PostgreSQL, migrate, enqueue a few mails, show the queue
+	@$(BIN)/mailgres demo
+
+lint: $(READY) ## Style, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## Let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(READY) ## Run all tests (POSTGRES="system wheel" for both kinds of binaries)
+ifeq ($(strip $(POSTGRES)),)
+	$(BIN)/python -m pytest $(ARGS)
+else
+	@set -e; for kind in $(POSTGRES); do \
+	    echo "== tests on PostgreSQL binaries: $$kind"; \
+	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(BIN)/python -m pytest $(ARGS); \
+	done
+endif
+
+test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the wheel's
+	@$(MAKE) --no-print-directory test POSTGRES="system wheel"
+
+freeze: $(READY) ## Write sql/ into the newest unreleased migration
+	$(BIN)/python scripts/freeze.py
+
+requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
+	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new
+	mv requirements/dev.txt.new requirements/dev.txt
+
+clean: ## Remove what the tools leave behind (not .venv)
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests scripts migrations -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,2767 @@
+-- 0001_initial: sql/ as it was when this revision was frozen. Never edited by hand.
+
+-- ---- sql/10_foundation/10_schemas.sql
+
+-- Two schemas: `public` is the contract that applications, operators and analysts
+-- name in their SQL; `mailgres` is the engine room, granted to the worker alone.
+-- IF NOT EXISTS, because the migration tool keeps its version table here.
+
+CREATE SCHEMA IF NOT EXISTS mailgres;
+
+COMMENT ON SCHEMA mailgres IS
+    'The engine room of mailgres: claim, finish, reap, policies, providers. Never expose it through an API.';
+
+-- ---- sql/10_foundation/20_now.sql
+
+-- The one source of time. Everything below asks mailgres.now(), so a test can
+-- travel in time by replacing this function in its own database. In production
+-- there is no setting by which a caller could lie about the time.
+
+CREATE FUNCTION mailgres.now() RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE
+RETURN pg_catalog.now();
+
+COMMENT ON FUNCTION mailgres.now() IS
+    'The time of the current transaction; tests replace this function to travel in time.';
+
+-- ---- sql/10_foundation/30_uuid_v7.sql
+
+-- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written
+-- out because PostgreSQL has uuidv7() only from version 18 on: the first 48 bits
+-- are milliseconds since 1970, two more bits turn version 4 into version 7.
+
+CREATE FUNCTION mailgres.uuid_v7() RETURNS uuid
+    LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN encode(
+    set_bit(
+        set_bit(
+            overlay(
+                uuid_send(gen_random_uuid())
+                PLACING substring(
+                    int8send(floor(date_part('epoch', clock_timestamp()) * 1000)::bigint) FROM 3)
+                FROM 1 FOR 6),
+            52, 1),
+        53, 1),
+    'hex')::uuid;
+
+COMMENT ON FUNCTION mailgres.uuid_v7() IS 'A new time-ordered uuid (version 7).';
+
+-- ---- sql/10_foundation/40_refuse.sql
+
+-- Bad input is refused in the caller's transaction with a SQLSTATE of class MG,
+-- a message that says what is wrong and a hint that says what to do. The codes
+-- are listed in the documentation (docs/errors.md) and mapped to exceptions in
+-- the Python package.
+
+CREATE FUNCTION mailgres.refuse(p_sqlstate text, p_message text, p_hint text) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = p_sqlstate, MESSAGE = p_message, HINT = p_hint;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.refuse(text, text, text) IS
+    'Raises an error of class MG. Declared boolean so that it can stand in a condition.';
+
+-- ---- sql/20_tables/10_retry_policies.sql
+
+-- Retry policies are rows, not code. A policy either lists its waits (`steps`) or
+-- starts at `base` and multiplies by `factor`; `cap` bounds a wait, and the jitter
+-- fractions spread it: a wait w becomes a random value in [w*(1-down), w*(1+up)].
+
+CREATE TABLE mailgres.retry_policies (
+    name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    max_retries  int NOT NULL CHECK (max_retries BETWEEN 0 AND 100),
+    steps        interval[] CHECK (cardinality(steps) > 0 AND array_position(steps, NULL) IS NULL),
+    base         interval CHECK (base > '0'),
+    factor       double precision NOT NULL DEFAULT 2 CHECK (factor BETWEEN 1 AND 10),
+    cap          interval NOT NULL CHECK (cap > '0'),
+    jitter_down  double precision NOT NULL DEFAULT 0 CHECK (jitter_down BETWEEN 0 AND 1),
+    jitter_up    double precision NOT NULL DEFAULT 0 CHECK (jitter_up BETWEEN 0 AND 1),
+    description  text NOT NULL DEFAULT '',
+    CHECK ((steps IS NULL) <> (base IS NULL))
+);
+
+COMMENT ON TABLE mailgres.retry_policies IS
+    'How long to wait before each retry, and how many retries there are.';
+COMMENT ON COLUMN mailgres.retry_policies.max_retries IS
+    'Retries after the first try; copied to the email when it is enqueued.';
+COMMENT ON COLUMN mailgres.retry_policies.steps IS
+    'The waits, one for each retry; the last one repeats.';
+
+-- ---- sql/20_tables/20_settings.sql
+
+-- What holds for every email that does not say otherwise. One row, typed.
+
+CREATE TABLE mailgres.settings (
+    only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    retry_policy       text NOT NULL REFERENCES mailgres.retry_policies,
+    expires_after      interval CHECK (expires_after > '0'),
+    max_lease_losses   int NOT NULL DEFAULT 5 CHECK (max_lease_losses > 0),
+    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0'),
+    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
+    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
+    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0')
+);
+
+COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
+COMMENT ON COLUMN mailgres.settings.expires_after IS
+    'Emails not sent this long after they were due die as expired; null means never.';
+COMMENT ON COLUMN mailgres.settings.max_lease_losses IS
+    'An email whose worker died this often is taken out of the queue as crashed.';
+COMMENT ON COLUMN mailgres.settings.config_wait IS
+    'How long an email waits when the sender''s set-up is at fault (an unverified domain).';
+COMMENT ON COLUMN mailgres.settings.config_wait_total IS
+    'How long it does so at the most before it is dead.';
+COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
+COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
+COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
+
+-- ---- sql/20_tables/30_providers.sql
+
+-- Providers, and routes: ordered lists of providers. The state that all workers
+-- share about a provider (paused, circuit open) lives in its row.
+
+CREATE TABLE mailgres.providers (
+    name          text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    kind          text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
+    idempotent    boolean NOT NULL DEFAULT false,
+    key_window    interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
+    batch_size    int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
+    enabled       boolean NOT NULL DEFAULT true,
+    paused_until  timestamptz,
+    pause_reason  text,
+    circuit       text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
+    circuit_since timestamptz NOT NULL DEFAULT mailgres.now()
+);
+
+COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
+COMMENT ON COLUMN mailgres.providers.idempotent IS
+    'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
+COMMENT ON COLUMN mailgres.providers.key_window IS
+    'How long after the first try a key still protects against a second delivery.';
+
+CREATE FUNCTION mailgres.is_open(p mailgres.providers) RETURNS boolean
+    LANGUAGE sql STABLE
+RETURN p.enabled
+    AND p.circuit = 'closed'
+    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now());
+
+COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
+    'Whether emails may be claimed for this provider now.';
+
+CREATE TABLE mailgres.routes (
+    route       text PRIMARY KEY CHECK (route ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    paused      boolean NOT NULL DEFAULT false,
+    description text NOT NULL DEFAULT ''
+);
+
+COMMENT ON TABLE mailgres.routes IS 'Named ways out of the queue; an email has one.';
+
+CREATE TABLE mailgres.route_providers (
+    route     text NOT NULL REFERENCES mailgres.routes ON DELETE CASCADE,
+    position  int NOT NULL CHECK (position > 0),
+    provider  text NOT NULL REFERENCES mailgres.providers,
+    PRIMARY KEY (route, position),
+    UNIQUE (route, provider)
+);
+
+COMMENT ON TABLE mailgres.route_providers IS
+    'The providers of a route in the order of preference.';
+
+-- ---- sql/20_tables/40_tenants.sql
+
+-- Tenants need no registration: a tenant without a row has weight 1 and is not
+-- paused. A row exists only for what differs.
+
+CREATE TABLE mailgres.tenants (
+    tenant_id      text PRIMARY KEY CHECK (length(tenant_id) BETWEEN 1 AND 200),
+    weight         int NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
+    paused_at      timestamptz,
+    pause_reason   text,
+    from_email     text,
+    reply_to       text,
+    contact_email  text
+);
+
+COMMENT ON TABLE mailgres.tenants IS 'Tenants that differ from the default.';
+COMMENT ON COLUMN mailgres.tenants.weight IS
+    'How many times three emails the tenant may have in a turn while others wait.';
+
+-- Where the next claim continues its round through the tenants. A claim locks the
+-- first free slot, so that any number of workers go round at once without waiting
+-- for each other: with one worker the round is strict, with several each slot is.
+
+CREATE TABLE mailgres.claim_slots (
+    slot     int PRIMARY KEY,
+    turn     bigint NOT NULL DEFAULT 0,
+    cursors  jsonb NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
+COMMENT ON COLUMN mailgres.claim_slots.cursors IS
+    'For each route the tenant served last, and after ''urgent:'' the one served last in the urgent pass.';
+
+-- ---- sql/20_tables/50_email_templates.sql
+
+-- A template is a row with its settings; its content is kept in immutable
+-- versions, one row for each locale, so that every retry of an email renders
+-- exactly what its first try rendered.
+
+CREATE TABLE public.email_templates (
+    template_type       text PRIMARY KEY CHECK (template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'),
+    description         text NOT NULL DEFAULT '',
+    active_version      int NOT NULL DEFAULT 1 CHECK (active_version > 0),
+    required_variables  text[] NOT NULL DEFAULT '{}',
+    from_email          text,
+    reply_to            text,
+    route               text REFERENCES mailgres.routes,
+    priority            smallint CHECK (priority BETWEEN 1 AND 9),
+    retry_policy        text REFERENCES mailgres.retry_policies,
+    expires_after       interval CHECK (expires_after > '0'),
+    on_uncertain        text NOT NULL DEFAULT 'hold' CHECK (on_uncertain IN ('hold', 'resend')),
+    retired_at          timestamptz,
+    created_at          timestamptz NOT NULL DEFAULT mailgres.now(),
+    updated_at          timestamptz NOT NULL DEFAULT mailgres.now()
+);
+
+COMMENT ON TABLE public.email_templates IS
+    'Templates and their settings; the content of each version is in mailgres.template_versions.';
+COMMENT ON COLUMN public.email_templates.required_variables IS
+    'Keys that the payload must have; checked when an email is enqueued.';
+COMMENT ON COLUMN public.email_templates.on_uncertain IS
+    'What to do when a provider without idempotency keys may or may not have sent: hold (a person decides) or resend (a duplicate is acceptable).';
+COMMENT ON COLUMN public.email_templates.retired_at IS
+    'No new emails since then; those in the queue are still sent.';
+
+CREATE TABLE mailgres.template_versions (
+    template_type  text NOT NULL REFERENCES public.email_templates,
+    version        int NOT NULL CHECK (version > 0),
+    locale         text NOT NULL DEFAULT 'en' CHECK (locale ~ '^[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*$'),
+    subject        text NOT NULL CHECK (subject <> '' AND subject !~ '[\n\r]'),
+    html           text,
+    text           text NOT NULL CHECK (text <> ''),
+    created_at     timestamptz NOT NULL DEFAULT mailgres.now(),
+    PRIMARY KEY (template_type, version, locale)
+);
+
+COMMENT ON TABLE mailgres.template_versions IS 'What a template says: immutable.';
+
+CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM mailgres.refuse(
+        'MG040',
+        format('rows of %I.%I are never changed', TG_TABLE_SCHEMA, TG_TABLE_NAME),
+        'Add a new row instead: a new version of a template, a new entry of a log.');
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER template_versions_are_immutable
+    BEFORE UPDATE OR DELETE OR TRUNCATE ON mailgres.template_versions
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
+
+-- ---- sql/20_tables/60_email_queue.sql
+
+-- The queue. One row per recipient; the status says where it stands:
+--
+--   pending -> sending -> sent
+--                      -> pending   (a later next_retry_at)
+--                      -> failed    (dead: dead_at, dead_reason, error_message)
+--   pending -> cancelled | failed   (by hand, suppressed, expired)
+--
+-- docs/lifecycle.md draws it. What must hold in each status is a CHECK below, not
+-- a habit of the code. Lists of values are domains, because their checks are kept
+-- with a cached plan, while CHECKs of a table are read anew by every statement.
+
+CREATE DOMAIN mailgres.status AS text
+    CHECK (VALUE IN ('pending', 'sending', 'sent', 'failed', 'cancelled'));
+CREATE DOMAIN mailgres.dead_reason AS text
+    CHECK (VALUE IN ('exhausted', 'permanent', 'expired', 'uncertain', 'crashed'));
+CREATE DOMAIN mailgres.error_class AS text
+    CHECK (VALUE IN ('transient', 'rate', 'quota', 'config', 'permanent', 'ambiguous'));
+CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
+CREATE DOMAIN mailgres.count AS int CHECK (VALUE >= 0);
+CREATE DOMAIN mailgres.tenant AS text COLLATE "C" CHECK (VALUE <> '');
+
+CREATE TABLE public.email_queue (
+    id                   uuid PRIMARY KEY DEFAULT mailgres.uuid_v7(),
+    user_id              uuid,
+    template_type        text NOT NULL,
+    recipient_email      text NOT NULL,
+    payload              jsonb NOT NULL DEFAULT '{}',
+    status               mailgres.status NOT NULL DEFAULT 'pending',
+    retries              mailgres.count NOT NULL DEFAULT 0,
+    max_retries          mailgres.count NOT NULL DEFAULT 3,
+    last_attempt_at      timestamptz,
+    next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
+    error_message        text,
+    resend_id            text,
+    created_at           timestamptz NOT NULL DEFAULT mailgres.now(),
+
+    -- whose it is, when and by which way it goes
+    tenant_id            mailgres.tenant NOT NULL DEFAULT 'default',
+    priority             mailgres.priority NOT NULL DEFAULT 5,
+    route                text COLLATE "C" NOT NULL DEFAULT 'default',
+    scheduled_for        timestamptz,
+    expires_at           timestamptz,
+    ready                boolean NOT NULL DEFAULT false,
+    idempotency_key      text,
+    correlation_id       text,
+    retry_policy         text,
+    retry_delay          interval,
+    max_retry_delay      interval,
+
+    -- how it ended, or how the last try did
+    sent_at              timestamptz,
+    dead_at              timestamptz,
+    dead_reason          mailgres.dead_reason,
+    error_code           text,
+    error_class          mailgres.error_class,
+    error_detail         text,
+    provider             text,
+    provider_message_id  text,
+
+    -- the tries
+    generation           mailgres.count NOT NULL DEFAULT 0,
+    template_version     int,
+    first_attempt_at     timestamptz,
+    uncertain_since      timestamptz,
+    parked_since         timestamptz,
+    last_duration_ms     int,
+    batch_id             uuid,
+    lease_token          uuid,
+    leased_at            timestamptz,
+    lease_until          timestamptz,
+    lease_worker         text,
+    lease_losses         mailgres.count NOT NULL DEFAULT 0,
+    begun_at             timestamptz,
+
+    -- content of applications that render themselves
+    from_email           text,
+    reply_to             text,
+    subject              text,
+    html                 text,
+    text                 text,
+    headers              jsonb,
+    tags                 jsonb,
+    cc                   text[],
+    bcc                  text[],
+
+    -- when a janitor has to look at the row: it is due, it expires, its lease
+    -- ends, it has been dead long enough. One index serves all of them.
+    due_at               timestamptz GENERATED ALWAYS AS (
+                             CASE status
+                                 WHEN 'pending' THEN CASE WHEN ready THEN expires_at ELSE next_retry_at END
+                                 WHEN 'sending' THEN lease_until
+                                 WHEN 'failed' THEN dead_at
+                             END) STORED,
+
+    CONSTRAINT email_queue_state CHECK (
+        CASE status
+            WHEN 'pending' THEN num_nonnulls(lease_token, dead_at) = 0
+            WHEN 'sending' THEN NOT ready AND dead_at IS NULL
+                AND num_nonnulls(lease_token, lease_until, leased_at, lease_worker) = 4
+            ELSE NOT ready AND lease_token IS NULL AND CASE status
+                WHEN 'sent' THEN dead_at IS NULL AND sent_at IS NOT NULL
+                    AND (provider IS NULL OR provider_message_id IS NOT NULL)
+                WHEN 'failed' THEN num_nonnulls(dead_at, dead_reason, nullif(error_message, '')) = 3
+                ELSE dead_at IS NULL
+            END
+        END)
+);
+
+-- The claim goes round the tenants of a route and takes each one's next emails:
+-- exact ranges of this index, whatever else is in the table.
+CREATE INDEX email_queue_ready_idx ON public.email_queue
+    (route, tenant_id, priority, next_retry_at) WHERE ready;
+
+-- The same round among urgent emails only.
+CREATE INDEX email_queue_urgent_idx ON public.email_queue
+    (route, tenant_id, priority, next_retry_at) WHERE ready AND priority <= 2;
+
+-- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
+CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
+
+CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
+    (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+COMMENT ON TABLE public.email_queue IS 'Every email: waiting, being sent, sent, dead or cancelled.';
+COMMENT ON COLUMN public.email_queue.id IS 'Time-ordered uuid (version 7).';
+COMMENT ON COLUMN public.email_queue.user_id IS 'The user of the application whom this email concerns.';
+COMMENT ON COLUMN public.email_queue.template_type IS 'Which template; of an email with its own content, a name for statistics.';
+COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to.';
+COMMENT ON COLUMN public.email_queue.payload IS 'Variables of the template.';
+COMMENT ON COLUMN public.email_queue.status IS 'pending, sending, sent, failed (dead) or cancelled.';
+COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first try.';
+COMMENT ON COLUMN public.email_queue.max_retries IS 'Retries allowed: 3 means at most four tries.';
+COMMENT ON COLUMN public.email_queue.last_attempt_at IS 'When the last try was claimed.';
+COMMENT ON COLUMN public.email_queue.next_retry_at IS 'When the email may be tried next; set it by hand to retry sooner or later.';
+COMMENT ON COLUMN public.email_queue.error_message IS 'Why the last try failed, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_queue.resend_id IS 'The provider''s id when Resend sent it.';
+COMMENT ON COLUMN public.email_queue.created_at IS 'When it was enqueued.';
+COMMENT ON COLUMN public.email_queue.tenant_id IS 'Whose email it is; the claim is fair between tenants.';
+COMMENT ON COLUMN public.email_queue.priority IS '1 (urgent) to 9 (bulk); orders a tenant''s own emails.';
+COMMENT ON COLUMN public.email_queue.route IS 'The way out of the queue: an ordered list of providers.';
+COMMENT ON COLUMN public.email_queue.scheduled_for IS 'Not to be sent before this time.';
+COMMENT ON COLUMN public.email_queue.expires_at IS 'Not to be sent after this time.';
+COMMENT ON COLUMN public.email_queue.ready IS 'Due, and so in the index of the claim.';
+COMMENT ON COLUMN public.email_queue.idempotency_key IS 'The application''s own key: unique per tenant.';
+COMMENT ON COLUMN public.email_queue.correlation_id IS 'The application''s own id for tracing.';
+COMMENT ON COLUMN public.email_queue.retry_policy IS 'Name of the retry policy; null means the default.';
+COMMENT ON COLUMN public.email_queue.retry_delay IS 'First wait of this email, instead of the policy''s.';
+COMMENT ON COLUMN public.email_queue.max_retry_delay IS 'Longest wait of this email, instead of the policy''s.';
+COMMENT ON COLUMN public.email_queue.sent_at IS 'When the provider accepted it.';
+COMMENT ON COLUMN public.email_queue.dead_at IS 'When it was given up.';
+COMMENT ON COLUMN public.email_queue.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
+COMMENT ON COLUMN public.email_queue.error_code IS 'The provider''s code for the last fault.';
+COMMENT ON COLUMN public.email_queue.error_class IS 'transient, rate, quota, config, permanent or ambiguous.';
+COMMENT ON COLUMN public.email_queue.error_detail IS 'The provider''s text as it came; for operators only, it may quote addresses.';
+COMMENT ON COLUMN public.email_queue.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_queue.provider_message_id IS 'The provider''s id of the sent email.';
+COMMENT ON COLUMN public.email_queue.generation IS 'Part of the idempotency key sent to the provider; rises when a dead email is retried by hand.';
+COMMENT ON COLUMN public.email_queue.template_version IS 'Version rendered by every try; pinned by the first.';
+COMMENT ON COLUMN public.email_queue.first_attempt_at IS 'First try of this generation: the provider''s key window starts here.';
+COMMENT ON COLUMN public.email_queue.uncertain_since IS 'An earlier try may have arrived: provider and key stay fixed until it is settled.';
+COMMENT ON COLUMN public.email_queue.parked_since IS 'Waiting since then for the sender''s set-up to be mended.';
+COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the provider took for the last try.';
+COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was handed to the provider.';
+COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
+COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
+COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
+COMMENT ON COLUMN public.email_queue.lease_worker IS 'Who holds it; ''rpc'' is a processor without a token.';
+COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
+COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
+COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
+COMMENT ON COLUMN public.email_queue.reply_to IS 'Reply address, when the email brings its own.';
+COMMENT ON COLUMN public.email_queue.subject IS 'Subject, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.html IS 'HTML part, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.text IS 'Text part, when the email brings its own content.';
+COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of strings.';
+COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
+COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
+COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
+COMMENT ON COLUMN public.email_queue.due_at IS 'When a janitor looks at the row next.';
+
+-- ---- sql/20_tables/70_attachments.sql
+
+CREATE TABLE mailgres.attachments (
+    queue_id      uuid NOT NULL REFERENCES public.email_queue ON DELETE CASCADE,
+    position      int NOT NULL CHECK (position > 0),
+    filename      text NOT NULL CHECK (filename <> '' AND length(filename) <= 255),
+    content_type  text NOT NULL DEFAULT 'application/octet-stream',
+    content_id    text,
+    content       bytea NOT NULL,
+    PRIMARY KEY (queue_id, position)
+);
+
+-- Attachments are compressed formats more often than not: do not try again.
+ALTER TABLE mailgres.attachments ALTER COLUMN content SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE mailgres.attachments IS 'Files that go with an email.';
+COMMENT ON COLUMN mailgres.attachments.content_id IS 'For images shown inside the HTML part.';
+
+-- ---- sql/20_tables/80_email_logs.sql
+
+-- The audit log: a row for every change of status and every try. Only ever
+-- appended to. The claim is not a row of its own: the row that ends it carries
+-- claimed_at and worker, whether the try was made, given back or lost.
+-- No foreign key: the log outlives an email that is archived.
+
+CREATE TABLE public.email_logs (
+    id                   bigint GENERATED ALWAYS AS IDENTITY,
+    queue_id             uuid NOT NULL,
+    at                   timestamptz NOT NULL DEFAULT mailgres.now(),
+    event                text NOT NULL,
+    from_status          text,
+    to_status            text,
+    attempt              int,
+    tenant_id            text NOT NULL,
+    template_type        text NOT NULL,
+    claimed_at           timestamptz,
+    worker               text,
+    duration_ms          int,
+    provider             text,
+    provider_message_id  text,
+    error_class          text,
+    error_code           text,
+    error_message        text,
+    error_detail         text,
+    next_retry_at        timestamptz,
+    dead_reason          text,
+    role                 text NOT NULL DEFAULT session_user,
+    PRIMARY KEY (queue_id, id)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
+
+CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
+CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
+    WHERE provider_message_id IS NOT NULL;
+
+CREATE TRIGGER email_logs_are_append_only
+    BEFORE UPDATE OR TRUNCATE ON public.email_logs
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
+
+COMMENT ON TABLE public.email_logs IS
+    'Every change of status and every try of every email. Append-only.';
+COMMENT ON COLUMN public.email_logs.event IS
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; or what a provider reported: delivered, bounced, complained, failed.';
+COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
+COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';
+COMMENT ON COLUMN public.email_logs.role IS 'The database role that made the change.';
+
+-- ---- sql/20_tables/85_email_suppressions.sql
+
+CREATE TABLE public.email_suppressions (
+    recipient_email  text NOT NULL CHECK (recipient_email = lower(recipient_email)),
+    tenant_id        text NOT NULL DEFAULT '*',
+    reason           text NOT NULL CHECK (reason IN ('bounced', 'complained', 'unsubscribed', 'manual')),
+    detail           text,
+    queue_id         uuid,
+    created_at       timestamptz NOT NULL DEFAULT mailgres.now(),
+    PRIMARY KEY (recipient_email, tenant_id)
+);
+
+COMMENT ON TABLE public.email_suppressions IS 'Addresses that get no email; what is queued for them is cancelled.';
+COMMENT ON COLUMN public.email_suppressions.recipient_email IS 'The address in lower case.';
+COMMENT ON COLUMN public.email_suppressions.tenant_id IS 'The tenant that must not write to it; * means everybody.';
+COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce or complaint led to this.';
+
+-- ---- sql/20_tables/90_rollups.sql
+
+-- Counts of settled emails (sent, failed, cancelled) for dashboards, so that nobody
+-- has to count the queue. A change of status appends deltas (no row is updated, so
+-- nobody waits); mailgres.fold() adds them to three narrow tables. Hours are those
+-- of created_at, so that the sums equal the same question asked of email_queue
+-- itself. What is still open changes with every enqueue and is not counted here.
+
+CREATE TABLE mailgres.rollup_deltas (
+    hour           timestamptz NOT NULL,
+    template_type  text NOT NULL,
+    tenant_id      text NOT NULL,
+    provider       text NOT NULL,
+    error_code     text NOT NULL,
+    status         text NOT NULL,
+    retries        int NOT NULL,
+    emails         bigint NOT NULL,
+    seconds        double precision NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+COMMENT ON TABLE mailgres.rollup_deltas IS 'Changes not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from enqueuing to sending.';
+
+CREATE TABLE mailgres.rollup_by_template (
+    hour           timestamptz NOT NULL,
+    template_type  text NOT NULL,
+    status         text NOT NULL,
+    retries        int NOT NULL,
+    emails         bigint NOT NULL,
+    seconds        double precision NOT NULL,
+    PRIMARY KEY (hour, template_type, status, retries)
+);
+
+CREATE TABLE mailgres.rollup_by_tenant (
+    hour       timestamptz NOT NULL,
+    tenant_id  text NOT NULL,
+    status     text NOT NULL,
+    emails     bigint NOT NULL,
+    PRIMARY KEY (hour, tenant_id, status)
+);
+
+CREATE TABLE mailgres.rollup_by_provider (
+    hour        timestamptz NOT NULL,
+    provider    text NOT NULL,
+    error_code  text NOT NULL,
+    status      text NOT NULL,
+    emails      bigint NOT NULL,
+    PRIMARY KEY (hour, provider, error_code, status)
+);
+
+COMMENT ON TABLE mailgres.rollup_by_template IS 'Emails by hour of creation, template, status and retries.';
+COMMENT ON TABLE mailgres.rollup_by_tenant IS 'Emails by hour of creation, tenant and status.';
+COMMENT ON TABLE mailgres.rollup_by_provider IS 'Emails by hour of creation, provider, error code and status.';
+
+-- ---- sql/20_tables/95_workers.sql
+
+CREATE TABLE mailgres.workers (
+    worker      text PRIMARY KEY CHECK (worker <> '' AND worker <> 'rpc' AND length(worker) <= 200),
+    started_at  timestamptz NOT NULL DEFAULT mailgres.now(),
+    seen_at     timestamptz NOT NULL DEFAULT mailgres.now(),
+    version     text NOT NULL DEFAULT '',
+    details     jsonb NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.workers IS 'Heartbeats of the workers.';
+
+-- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
+-- all committing transactions share. A worker that sleeps has a row here.
+
+CREATE TABLE mailgres.sleepers (
+    worker       text PRIMARY KEY,
+    sleeps_until timestamptz NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
+
+COMMENT ON TABLE mailgres.sleepers IS
+    'Workers that sleep and want to be woken by an email due before sleeps_until.';
+
+-- ---- sql/20_tables/97_dead_letters.sql
+
+CREATE TABLE mailgres.dead_letters (
+    queue_id       uuid PRIMARY KEY,
+    tenant_id      text NOT NULL,
+    template_type  text NOT NULL,
+    dead_reason    text NOT NULL,
+    dead_at        timestamptz NOT NULL,
+    archived_at    timestamptz NOT NULL DEFAULT mailgres.now(),
+    expires_at     timestamptz NOT NULL,
+    email          jsonb NOT NULL,
+    log            jsonb NOT NULL
+);
+
+CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
+
+COMMENT ON TABLE mailgres.dead_letters IS
+    'Dead emails after their time in the queue: the whole row and its whole log.';
+
+-- ---- sql/30_engine/10_mend.sql
+
+-- People change rows by hand: they set next_retry_at, put a dead email back to
+-- pending, free one that hangs. This trigger completes such a change, so that it
+-- passes the CHECKs and does what was meant. The engine's own statements are
+-- complete, so for them only the WHEN below is evaluated.
+
+CREATE FUNCTION mailgres.mend() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = ''
+AS $$
+BEGIN
+    NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
+    -- The promoter makes the row ready again when it is due.
+    NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now();
+
+    IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
+        NEW.lease_token := NULL;
+        NEW.leased_at := NULL;
+        NEW.lease_until := NULL;
+        NEW.lease_worker := NULL;
+        NEW.begun_at := NULL;
+    END IF;
+
+    IF NEW.status = 'failed' THEN
+        NEW.dead_at := coalesce(NEW.dead_at, mailgres.now());
+        NEW.dead_reason := coalesce(NEW.dead_reason, 'permanent');
+        NEW.error_message := coalesce(nullif(NEW.error_message, ''), 'marked as failed by hand');
+    ELSE
+        NEW.dead_at := NULL;
+        NEW.dead_reason := NULL;
+    END IF;
+
+    IF NEW.status = 'sent' THEN
+        NEW.sent_at := coalesce(NEW.sent_at, mailgres.now());
+        NEW.provider_message_id := coalesce(NEW.provider_message_id, NEW.resend_id);
+        IF NEW.provider_message_id IS NULL THEN
+            NEW.provider := NULL;  -- nobody of ours sent it
+        END IF;
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER mend
+    BEFORE UPDATE ON public.email_queue
+    FOR EACH ROW
+    WHEN (
+        NEW.next_retry_at IS NULL
+        OR (NEW.ready AND (NEW.status <> 'pending' OR NEW.next_retry_at > mailgres.now()))
+        OR (NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL)
+        OR (NEW.status = 'failed') <> (NEW.dead_at IS NOT NULL)
+        OR (NEW.status = 'failed' AND coalesce(NEW.error_message, '') = '')
+        OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL
+            OR (NEW.provider_message_id IS NULL AND NEW.provider IS NOT NULL)))
+    )
+    EXECUTE FUNCTION mailgres.mend();
+
+-- ---- sql/30_engine/20_record.sql
+
+-- Whoever changes an email, and by whatever path, this trigger writes the log and
+-- the rollup deltas in the same transaction. It sees whole statements, so a finish
+-- of a hundred emails appends its rows in one go.
+
+CREATE FUNCTION mailgres.record() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    -- A claim settles nothing, and what ends it is what is logged.
+    PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
+         worker, duration_ms, provider, provider_message_id, error_class, error_code,
+         error_message, error_detail, next_retry_at, dead_reason)
+    SELECT n.id,
+           CASE
+               WHEN n.status = 'failed' THEN 'dead'
+               WHEN n.status <> 'pending' THEN n.status
+               WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+               WHEN n.retries > o.retries THEN 'retry'
+               WHEN o.status = 'pending' THEN 'rescheduled'
+               WHEN o.lease_until <= mailgres.now() THEN 'lost'
+               WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+               ELSE 'given_back'
+           END,
+           o.status, n.status, o.retries + 1, n.tenant_id, n.template_type, o.leased_at,
+           o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+           n.error_class, n.error_code, n.error_message, n.error_detail,
+           CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
+    FROM new_rows n
+    JOIN old_rows o ON o.id = n.id
+    WHERE n.status <> 'sending'
+      AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at);
+
+    -- A settled email is taken out of the cell where it was and added to the one
+    -- where it is now; what stays in its cell cancels out.
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
+    SELECT date_trunc('hour', r.created_at, 'UTC'), r.template_type, r.tenant_id,
+           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, sum(r.emails),
+           coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0)
+    FROM (
+        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, 1 AS emails
+        FROM new_rows WHERE status IN ('sent', 'failed', 'cancelled')
+        UNION ALL
+        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, -1
+        FROM old_rows WHERE status IN ('sent', 'failed', 'cancelled')
+    ) r
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    HAVING sum(r.emails) <> 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record
+    AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record();
+
+-- ---- sql/30_engine/30_wake.sql
+
+-- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions
+-- share, so it is sent only while somebody sleeps who wants to know. The check
+-- runs at commit (deferred): a transaction that enqueued while the worker was
+-- awake and commits after it fell asleep still wakes it.
+
+CREATE FUNCTION mailgres.wake() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    -- the earliest due time for which this transaction has looked: once is enough
+    v_looked text := current_setting('mailgres.looked', true);
+BEGIN
+    IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+        RETURN NULL;
+    END IF;
+    v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
+    IF EXISTS (
+        SELECT FROM mailgres.sleepers s
+        WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
+    ) THEN
+        PERFORM pg_notify('mailgres', '');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that wants to know.';
+
+CREATE CONSTRAINT TRIGGER wake_after_insert
+    AFTER INSERT ON public.email_queue
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
+
+-- Retried, rescheduled or changed by hand; what a worker puts back it knows itself.
+CREATE CONSTRAINT TRIGGER wake_after_update
+    AFTER UPDATE ON public.email_queue
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (
+        NEW.status = 'pending' AND OLD.status <> 'sending'
+        AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
+    EXECUTE FUNCTION mailgres.wake();
+
+-- ---- sql/30_engine/40_retry_delay.sql
+
+-- The one place that knows how long to wait. p_retry is the number of the retry
+-- that follows, the first being 1. An email's own first wait replaces the
+-- policy's steps and grows by its factor; its own cap replaces the policy's.
+
+CREATE FUNCTION mailgres.retry_delay(
+    p_policy mailgres.retry_policies,
+    p_retry int,
+    p_first interval DEFAULT NULL,
+    p_cap interval DEFAULT NULL
+) RETURNS interval
+    LANGUAGE sql VOLATILE
+RETURN least(
+        CASE
+            WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
+                THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
+            -- The exponent is bounded so that no count of retries can overflow.
+            ELSE coalesce(p_first, p_policy.base) * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 30)
+        END,
+        coalesce(p_cap, p_policy.cap))
+    * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));
+
+COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval, interval) IS
+    'How long to wait before the given retry, jitter included.';
+
+-- ---- sql/30_engine/41_without_addresses.sql
+
+-- Providers quote addresses in their texts. What analysts may read has a
+-- placeholder instead; the text as it came is in error_detail, for operators.
+
+CREATE FUNCTION mailgres.without_addresses(p_text text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN regexp_replace(left(p_text, 2000), '[^\s<>"''(),;:]+@[^\s<>"''(),;:]+', '<address>', 'g');
+
+COMMENT ON FUNCTION mailgres.without_addresses(text) IS
+    'The text with email addresses replaced by a placeholder.';
+
+-- ---- sql/30_engine/45_expire.sql
+
+-- Ends emails whose time is over. One whose earlier try may have arrived is not
+-- called expired: that it is uncertain is what a person has to know.
+
+CREATE FUNCTION mailgres.expire_these(p_ids uuid[]) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'failed',
+        ready = false,
+        dead_at = mailgres.now(),
+        dead_reason = CASE WHEN q.uncertain_since IS NULL THEN 'expired' ELSE 'uncertain' END,
+        error_message = format('not sent before it expired at %s', q.expires_at)
+                        || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = ANY (p_ids)
+      AND q.expires_at <= mailgres.now()
+      AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
+    'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
+
+CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN mailgres.expire_these(ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() AND q.expires_at <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.expire(int) IS
+    'Ends waiting emails whose time is over; returns how many.';
+
+-- ---- sql/30_engine/50_promote.sql
+
+-- Future rows are not in the index of the claim: an email scheduled for later or
+-- waiting for a retry becomes `ready` here when it is due. What expired while it
+-- waited dies instead. Bounded, so that a claim may call it first.
+
+CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_ids) = 0 THEN
+        RETURN 0;
+    END IF;
+
+    PERFORM mailgres.expire_these(v_ids);
+    UPDATE public.email_queue q
+    SET ready = true
+    WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND NOT q.ready;
+    RETURN cardinality(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.promote(int) IS
+    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+
+-- ---- sql/30_engine/60_claim.sql
+
+-- The claim: who is next, and takes it. Fair between tenants, bounded in cost.
+--
+-- It serves one route, the routes taking turns. It goes round the tenants that
+-- have something ready there, starting after the one served last, and takes up to
+-- 3 x weight emails of each, the tenant's own priorities first. Before that an
+-- urgent pass does the same among priorities 1 and 2 for at most half of the
+-- claim. Who is alone gets the whole claim. A claim of 10 is one turn round the
+-- tenants; a larger one is a turn for every ten, unless it is full before.
+--
+-- Every step reads an exact range of an index, so neither sent rows nor future
+-- rows nor the number of tenants nor the backlog make it slower.
+
+CREATE TYPE mailgres.picked AS (
+    ids     uuid[],  -- emails picked and locked so far
+    counts  jsonb,   -- how many of them each tenant has
+    hungry  text[],  -- tenants that took their share in this turn and may have more
+    last    text     -- the tenant at which the turn ended
+);
+
+-- Picks and locks the next emails of one tenant.
+-- Two statements, so that each has a partial index of its own.
+CREATE FUNCTION mailgres.pick(
+    p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean, p_picked uuid[]
+) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_urgent THEN
+        RETURN ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
+              AND q.id <> ALL (p_picked)
+              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+            ORDER BY q.priority, q.next_retry_at
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+    RETURN ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
+          AND q.id <> ALL (p_picked)
+          AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+        ORDER BY q.priority, q.next_retry_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick(text, text, int, boolean, boolean, uuid[]) IS
+    'Picks and locks the next emails of a tenant; plain ones only for processors that know no content and no keys.';
+
+-- One turn round the tenants, from the one after p_after to that one itself.
+CREATE FUNCTION mailgres.turn(
+    p_route text, p_limit int, p_urgent boolean, p_plain boolean, p_after text, p_picked mailgres.picked
+) RETURNS mailgres.picked
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_most_visits constant int := 1000;  -- paused tenants are passed; this bounds how many
+    v_result  mailgres.picked := p_picked;
+    v_after   text := p_after;
+    v_wrapped boolean := p_after = '';
+    v_tenant  text;
+    v_share   int;
+    v_room    int;
+    v_ids     uuid[];
+BEGIN
+    v_result.hungry := '{}';
+    v_result.last := p_after;
+    FOR v_visit IN 1 .. c_most_visits LOOP
+        v_room := p_limit - cardinality(v_result.ids);
+        EXIT WHEN v_room <= 0;
+
+        IF p_urgent THEN
+            SELECT q.tenant_id INTO v_tenant FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id > v_after
+            ORDER BY q.tenant_id LIMIT 1;
+        ELSE
+            SELECT q.tenant_id INTO v_tenant FROM public.email_queue q
+            WHERE q.ready AND q.route = p_route AND q.tenant_id > v_after
+            ORDER BY q.tenant_id LIMIT 1;
+        END IF;
+        IF v_tenant IS NULL AND NOT v_wrapped THEN
+            v_wrapped := true;
+            v_after := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN v_tenant IS NULL
+            OR (v_wrapped AND p_after <> '' AND v_tenant COLLATE "C" > p_after);
+        v_after := v_tenant;
+        v_result.last := v_tenant;
+
+        SELECT CASE WHEN t.paused_at IS NULL THEN 3 * t.weight ELSE 0 END INTO v_share
+        FROM mailgres.tenants t WHERE t.tenant_id = v_tenant;
+        v_share := coalesce(v_share, 3) - coalesce((v_result.counts ->> v_tenant)::int, 0);
+        CONTINUE WHEN v_share <= 0;
+
+        v_ids := mailgres.pick(p_route, v_tenant, least(v_share, v_room), p_urgent, p_plain, v_result.ids);
+        v_result.ids := v_result.ids || v_ids;
+        v_result.counts := v_result.counts || jsonb_build_object(
+            v_tenant, coalesce((v_result.counts ->> v_tenant)::int, 0) + cardinality(v_ids));
+        IF cardinality(v_ids) = v_share THEN
+            v_result.hungry := v_result.hungry || v_tenant;
+        END IF;
+    END LOOP;
+    RETURN v_result;
+END
+$$;
+
+-- ---- sql/30_engine/60_pick.sql
+
+-- Who is next: fair between tenants, at a cost that does not depend on how much is
+-- in the table. Every step reads an exact range of an index; sent rows, future
+-- rows, other tenants and the rest of the backlog are never looked at.
+-- All of it is plpgsql, because that keeps its plans from call to call.
+
+CREATE TYPE mailgres.pick_state AS (
+    picked  uuid[],  -- the emails picked and locked so far
+    taken   jsonb,   -- how many of them each tenant has
+    hungry  text[],  -- tenants that took their whole share in this turn: they may have more
+    cursor  text     -- the tenant visited last
+);
+
+-- The next tenant after p_after that has something ready on the route.
+-- Two statements, so that each has a partial index of its own.
+CREATE FUNCTION mailgres.next_tenant(p_route text, p_after text, p_urgent boolean) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF p_urgent THEN
+        RETURN (
+            SELECT q.tenant_id FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id > p_after
+            ORDER BY q.tenant_id LIMIT 1);
+    END IF;
+    RETURN (
+        SELECT q.tenant_id FROM public.email_queue q
+        WHERE q.ready AND q.route = p_route AND q.tenant_id > p_after
+        ORDER BY q.tenant_id LIMIT 1);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.next_tenant(text, text, boolean) IS
+    'The next tenant in the round that has something ready.';
+
+CREATE FUNCTION mailgres.share_of(p_tenant text) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT CASE WHEN t.paused_at IS NULL THEN 3 * t.weight ELSE 0 END
+         FROM mailgres.tenants t WHERE t.tenant_id = p_tenant),
+        3);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.share_of(text) IS
+    'How many emails a tenant may have in a turn while others wait; none while it is paused.';
+
+-- Picks and locks the next emails of one tenant. p_plain: only those that a
+-- processor can send which knows neither inline content nor idempotency keys.
+CREATE FUNCTION mailgres.pick_of(
+    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean
+) RETURNS mailgres.pick_state
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    IF p_urgent THEN
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
+              AND q.id <> ALL (p_state.picked)
+              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+            ORDER BY q.priority, q.next_retry_at
+            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    ELSE
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
+              AND q.id <> ALL (p_state.picked)
+              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+            ORDER BY q.priority, q.next_retry_at
+            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+    END IF;
+    p_state.picked := p_state.picked || v_ids;
+    p_state.taken := p_state.taken || jsonb_build_object(
+        p_tenant, coalesce((p_state.taken ->> p_tenant)::int, 0) + cardinality(v_ids));
+    IF cardinality(v_ids) = p_limit THEN
+        p_state.hungry := p_state.hungry || p_tenant;
+    END IF;
+    RETURN p_state;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, boolean) IS
+    'Picks and locks the next emails of one tenant.';
+
+-- One turn: from the tenant after the cursor round to that one itself, until
+-- p_limit emails are picked.
+CREATE FUNCTION mailgres.go_round(
+    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_plain boolean
+) RETURNS mailgres.pick_state
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
+    v_start    text := p_state.cursor;
+    v_wrapped  boolean := v_start = '';
+    v_tenant   text;
+    v_share    int;
+BEGIN
+    p_state.hungry := '{}';
+    FOR v_visit IN 1 .. c_most_visits LOOP
+        EXIT WHEN cardinality(p_state.picked) >= p_limit;
+        v_tenant := mailgres.next_tenant(p_route, p_state.cursor, p_urgent);
+        IF v_tenant IS NULL AND NOT v_wrapped THEN
+            v_wrapped := true;
+            p_state.cursor := '';
+            CONTINUE;
+        END IF;
+        EXIT WHEN v_tenant IS NULL
+            OR (v_wrapped AND v_start <> '' AND v_tenant > v_start COLLATE "C");
+        p_state.cursor := v_tenant;
+
+        v_share := mailgres.share_of(v_tenant);
+        CONTINUE WHEN v_share = 0;
+        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0);
+        IF v_share > 0 THEN
+            p_state := mailgres.pick_of(
+                p_state, p_route, v_tenant,
+                least(v_share, p_limit - cardinality(p_state.picked)), p_urgent, p_plain);
+        ELSE
+            p_state.hungry := p_state.hungry || v_tenant;
+        END IF;
+    END LOOP;
+    RETURN p_state;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, boolean) IS
+    'One turn round the tenants, up to 3 x weight emails of each.';
+
+-- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
+-- most half of the claim; then a turn among all, in which each tenant's own
+-- priorities count. If that does not fill the claim: who is alone in having more
+-- gets the rest, several get another turn for every ten emails of the claim.
+CREATE FUNCTION mailgres.pick(
+    p_route text, p_limit int, p_plain boolean, INOUT p_cursors jsonb, OUT p_picked uuid[]
+)
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_urgent  text := 'urgent:' || p_route;
+    v_state   mailgres.pick_state;
+    v_hungry  text[];
+    v_tenant  text;
+    v_room    int;
+BEGIN
+    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors ->> v_urgent, ''));
+    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(v_urgent, v_state.cursor);
+
+    v_state.cursor := coalesce(p_cursors ->> p_route, '');
+    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(p_route, v_state.cursor);
+
+    FOR v_turn IN 2 .. p_limit LOOP
+        v_hungry := v_state.hungry;
+        v_state.hungry := '{}';
+        EXIT WHEN cardinality(v_hungry) = 0
+            OR (cardinality(v_hungry) > 1 AND v_turn > (p_limit + 9) / 10);
+        FOREACH v_tenant IN ARRAY v_hungry LOOP
+            v_room := p_limit - cardinality(v_state.picked);
+            EXIT WHEN v_room = 0;
+            v_state := mailgres.pick_of(
+                v_state, p_route, v_tenant,
+                CASE WHEN cardinality(v_hungry) = 1 THEN v_room
+                     ELSE least(v_room, mailgres.share_of(v_tenant)) END,
+                false, p_plain);
+        END LOOP;
+    END LOOP;
+    p_picked := v_state.picked;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick(text, int, boolean, jsonb) IS
+    'Picks and locks the emails of one claim, fairly between tenants.';
+
+-- ---- sql/30_engine/65_set_aside.sql
+
+-- What was picked but cannot be sent now is settled or put off, so that it does
+-- not stand in the way of its tenant's next claim.
+
+CREATE FUNCTION mailgres.set_aside(p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM mailgres.expire_these(p_ids);
+
+    UPDATE public.email_queue q
+    SET status = 'cancelled', ready = false, error_message = 'the address is suppressed',
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = ANY (p_ids)
+      AND q.uncertain_since IS NULL
+      AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL))
+      AND EXISTS (
+          SELECT FROM public.email_suppressions s
+          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
+
+    -- An earlier try may have arrived. Its key no longer protects, so only a person
+    -- can decide.
+    UPDATE public.email_queue q
+    SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
+        error_message = 'an earlier try may have arrived, and it is too late to repeat it safely'
+                        || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
+    FROM mailgres.providers p
+    WHERE q.id = ANY (p_ids)
+      AND q.status = 'pending' AND q.uncertain_since IS NOT NULL
+      AND p.name = q.provider AND p.idempotent
+      AND q.first_attempt_at + p.key_window <= mailgres.now();
+
+    -- Its provider is the only one that may repeat it, and is not open now.
+    UPDATE public.email_queue q
+    SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
+    WHERE q.id = ANY (p_ids) AND q.status = 'pending' AND q.uncertain_since IS NOT NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_aside(uuid[]) IS
+    'Settles emails that must not be sent now: expired, suppressed, or fixed to a provider that cannot repeat them.';
+
+-- ---- sql/30_engine/70_claim.sql
+
+-- The claim: leases emails to a worker, in one short transaction that is committed
+-- before the provider is called. Each row gets the fencing token without which
+-- nobody can report on it, and the version of its template that every try renders.
+--
+-- p_providers are those the worker can use; null means all. The worker name 'rpc'
+-- is reserved for processors that know no token (process_pending_emails_for_retry):
+-- they send by themselves, so no provider is chosen for them.
+
+CREATE TYPE mailgres.open_route AS (route text, provider text, idempotent boolean);
+
+CREATE FUNCTION mailgres.open_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.open_route[]
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT DISTINCT ON (r.route)
+               ROW(r.route, p.name, coalesce(p.idempotent, false))::mailgres.open_route
+        FROM mailgres.routes r
+        LEFT JOIN mailgres.route_providers rp ON rp.route = r.route AND NOT p_rpc
+        LEFT JOIN mailgres.providers p
+            ON p.name = rp.provider
+            AND mailgres.is_open(p)
+            AND (p_providers IS NULL OR p.name = ANY (p_providers))
+        WHERE NOT r.paused AND (p_rpc OR p.name IS NOT NULL)
+        ORDER BY r.route, rp.position);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.open_routes(text[], boolean) IS
+    'The routes that can be served now, each with its first open provider.';
+
+CREATE FUNCTION mailgres.may_repeat(p_email public.email_queue, p_providers text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM mailgres.providers p
+        WHERE p.name = p_email.provider
+          AND mailgres.is_open(p)
+          AND (p_providers IS NULL OR p.name = ANY (p_providers))
+          AND (NOT p.idempotent OR p_email.first_attempt_at + p.key_window > mailgres.now()));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[]) IS
+    'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
+
+-- Leases those of the picked emails that may be sent.
+CREATE FUNCTION mailgres.lease(
+    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route
+) RETURNS SETOF public.email_queue
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_token constant uuid := gen_random_uuid();
+BEGIN
+    RETURN QUERY
+    UPDATE public.email_queue q
+    SET status = 'sending',
+        ready = false,
+        lease_token = v_token,
+        lease_worker = p_worker,
+        leased_at = mailgres.now(),
+        lease_until = mailgres.now() + p_lease,
+        last_attempt_at = mailgres.now(),
+        first_attempt_at = coalesce(q.first_attempt_at, mailgres.now()),
+        last_duration_ms = NULL,
+        provider = CASE WHEN q.uncertain_since IS NULL THEN p_route.provider ELSE q.provider END,
+        -- With a key the claim suffices: the call may be repeated whatever became of it.
+        begun_at = CASE WHEN p_route.idempotent THEN mailgres.now() END,
+        template_version = coalesce(q.template_version, (
+            SELECT t.active_version FROM public.email_templates t
+            WHERE t.template_type = q.template_type AND q.subject IS NULL))
+    WHERE q.id = ANY (p_ids)
+      AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
+      AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers))
+      AND NOT EXISTS (
+          SELECT FROM public.email_suppressions s
+          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+    RETURNING q.*;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route) IS
+    'Gives picked emails to a worker under a new fencing token.';
+
+CREATE FUNCTION mailgres.claim(
+    p_worker text,
+    p_limit int DEFAULT 10,
+    p_lease interval DEFAULT '60 seconds',
+    p_providers text[] DEFAULT NULL
+) RETURNS SETOF public.email_queue
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    c_rpc     constant boolean := p_worker = 'rpc';
+    v_slot    mailgres.claim_slots;
+    v_routes  mailgres.open_route[];
+    v_route   mailgres.open_route;
+    v_ids     uuid[];
+    v_leased  int;
+    v_empty   int := 0;
+BEGIN
+    IF coalesce(p_worker, '') = '' OR coalesce(p_limit, 0) NOT BETWEEN 1 AND 1000
+       OR coalesce(p_lease, '0') NOT BETWEEN '1 second' AND '1 hour' THEN
+        PERFORM mailgres.refuse('MG050', 'a claim needs a worker, a limit and a lease',
+            'Name the worker; claim 1 to 1000 emails for 1 second to 1 hour.');
+    END IF;
+
+    IF EXISTS (SELECT FROM public.email_queue q
+               WHERE q.status = 'pending' AND q.due_at <= mailgres.now()) THEN
+        PERFORM mailgres.promote();
+    END IF;
+
+    v_routes := mailgres.open_routes(p_providers, c_rpc);
+    SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN  -- more claims at once than slots: wait for one
+        SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
+    END IF;
+
+    -- The routes take turns. If all that was picked has to be set aside, the same
+    -- route is tried again; the bound is there so that a claim always ends.
+    FOR v_try IN 1 .. 100 LOOP
+        EXIT WHEN v_empty = cardinality(v_routes);
+        v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
+        SELECT * INTO v_slot.cursors, v_ids
+        FROM mailgres.pick(v_route.route, p_limit, c_rpc, v_slot.cursors);
+
+        IF cardinality(v_ids) = 0 THEN
+            v_empty := v_empty + 1;
+            v_slot.turn := v_slot.turn + 1;
+            CONTINUE;
+        END IF;
+        RETURN QUERY SELECT * FROM mailgres.lease(v_ids, p_worker, p_lease, p_providers, v_route);
+        GET DIAGNOSTICS v_leased = ROW_COUNT;
+        IF v_leased < cardinality(v_ids) THEN
+            PERFORM mailgres.set_aside(v_ids);
+        END IF;
+        IF v_leased > 0 THEN
+            v_slot.turn := v_slot.turn + 1;
+            EXIT;
+        END IF;
+    END LOOP;
+
+    UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
+    WHERE s.slot = v_slot.slot;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
+    'Leases up to p_limit emails to a worker, fairly between tenants, and returns them.';
+
+-- ---- sql/30_engine/75_begin.sql
+
+-- Says "the call to the provider starts now", for a provider without idempotency
+-- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
+-- Rechecks what may have changed since the claim: the lease itself (a cancel takes
+-- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
+-- that may be sent; the others have been settled or given back.
+
+CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_begun uuid[];
+    v_rest  uuid[];
+BEGIN
+    WITH begun AS (
+        UPDATE public.email_queue q
+        SET begun_at = mailgres.now()
+        WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+          AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
+          AND NOT EXISTS (
+              SELECT FROM public.email_suppressions s
+              WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+          AND NOT EXISTS (
+              SELECT FROM mailgres.tenants t
+              WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
+          AND NOT EXISTS (
+              SELECT FROM mailgres.providers p WHERE p.name = q.provider AND NOT mailgres.is_open(p))
+        RETURNING q.id
+    )
+    SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
+
+    v_rest := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_begun) AND q.lease_token = p_token
+        FOR UPDATE);
+    IF cardinality(v_rest) > 0 THEN
+        PERFORM mailgres.set_aside(v_rest);
+        PERFORM mailgres.give_back(p_token, v_rest);
+    END IF;
+    RETURN QUERY SELECT unnest(v_begun);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.begin(uuid, uuid[]) IS
+    'Marks the calls for these emails as begun and returns those that may be made.';
+
+-- ---- sql/30_engine/76_give_back.sql
+
+-- A worker returns emails it has not sent: it stops, or begin() refused them. It
+-- knows that its own call was not made; an earlier try stays as uncertain as it was.
+
+CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    UPDATE public.email_queue q
+    SET status = 'pending', ready = true,
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+    RETURNING q.id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
+    'Returns claimed emails that were not sent; they are ready again and no retry is spent.';
+
+-- ---- sql/30_engine/77_extend.sql
+
+CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
+    RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    UPDATE public.email_queue q
+    SET lease_until = greatest(q.lease_until, mailgres.now() + p_lease)
+    WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+    RETURNING q.id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
+    'Lengthens the lease of emails that take longer; returns those that are still held.';
+
+-- ---- sql/30_engine/79_judge.sql
+
+-- The rules for a try that failed: try again, and when; or give up, and why. The
+-- classes of faults and what each means are in docs/lifecycle.md.
+
+CREATE TYPE mailgres.verdict AS (
+    spent            int,          -- retries spent: 0 or 1
+    next_retry_at    timestamptz,  -- when to try again
+    dead_reason      text,         -- or why not
+    uncertain_since  timestamptz,
+    parked_since     timestamptz
+);
+
+CREATE FUNCTION mailgres.judge(p_email public.email_queue, p_outcome text, p_retry_at timestamptz)
+    RETURNS mailgres.verdict
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now       constant timestamptz := mailgres.now();
+    v_settings  mailgres.settings;
+    v_policy    mailgres.retry_policies;
+    v_provider  mailgres.providers;
+    v_hold      boolean;
+    v           mailgres.verdict;
+BEGIN
+    SELECT * INTO v_settings FROM mailgres.settings;
+    SELECT * INTO v_policy FROM mailgres.retry_policies r
+    WHERE r.name = coalesce(p_email.retry_policy, v_settings.retry_policy);
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_email.provider;
+    v.spent := 0;
+    v.uncertain_since := p_email.uncertain_since;
+
+    IF p_outcome = 'permanent' THEN
+        v.dead_reason := 'permanent';
+        v.uncertain_since := NULL;
+    ELSIF p_outcome IN ('rate', 'quota') THEN
+        v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
+    ELSIF p_outcome = 'config' THEN
+        v.parked_since := coalesce(p_email.parked_since, v_now);
+        v.next_retry_at := coalesce(p_retry_at, v_now + v_settings.config_wait);
+        IF v.parked_since + v_settings.config_wait_total <= v_now THEN
+            v.dead_reason := 'exhausted';
+        END IF;
+    ELSE
+        IF p_outcome IN ('ambiguous', 'uncertain') THEN
+            v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
+            v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)
+                AND NOT EXISTS (
+                    SELECT FROM public.email_templates t
+                    WHERE t.template_type = p_email.template_type AND t.on_uncertain = 'resend');
+        END IF;
+        IF v_hold THEN
+            v.dead_reason := 'uncertain';
+        ELSIF p_email.retries >= p_email.max_retries THEN
+            v.dead_reason := 'exhausted';
+        ELSE
+            v.spent := 1;
+            v.next_retry_at := v_now + mailgres.retry_delay(
+                v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay);
+        END IF;
+    END IF;
+
+    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at THEN
+        v.dead_reason := 'expired';
+    END IF;
+    IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
+       AND v.next_retry_at >= p_email.first_attempt_at + v_provider.key_window THEN
+        v.dead_reason := 'uncertain';  -- its key would no longer protect
+    END IF;
+    -- Whatever ended it: that it may have arrived is what a person has to know.
+    IF v.dead_reason IS NOT NULL AND v.uncertain_since IS NOT NULL THEN
+        v.dead_reason := 'uncertain';
+    END IF;
+    IF v.dead_reason IS NOT NULL THEN
+        v.spent := 0;
+        v.next_retry_at := NULL;
+    END IF;
+    RETURN v;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz) IS
+    'What follows from a failed try: when to try again, or why not.';
+
+-- ---- sql/30_engine/80_finish.sql
+
+-- The outcome of tries, many at once, each guarded by its fencing token. p_outcomes
+-- is an array of objects:
+--
+--   id, token             which email, and the claim under which it was tried
+--   outcome               sent, or the class of the fault: transient, rate, quota,
+--                         config, permanent, ambiguous; or uncertain (the provider
+--                         saw this key before with other content)
+--   provider_message_id   of a sent email
+--   code, message, detail of a fault; the message must not quote addresses
+--   duration_ms           how long the provider took
+--   retry_at              when the provider said to come back (rate, quota, config)
+--
+-- Returns a row for every outcome: what became of the email, or in `refused` the
+-- SQLSTATE for which nothing was changed (MG030: the lease was lost).
+
+CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
+    RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (
+        !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
+        && !(@.outcome == "transient" || @.outcome == "rate" || @.outcome == "quota"
+             || @.outcome == "config" || @.outcome == "permanent" || @.outcome == "ambiguous"
+             || @.outcome == "uncertain"))' THEN
+        PERFORM mailgres.refuse('MG031', 'an outcome is not understood',
+            'Give an array of objects; outcome is sent (with provider_message_id) or the class of the fault.');
+    END IF;
+
+    RETURN QUERY
+    WITH told AS MATERIALIZED (
+        SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
+            id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
+            detail text, duration_ms int, retry_at timestamptz)
+    ), faults AS MATERIALIZED (
+        SELECT o.id, v.*
+        FROM told o
+        JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
+        CROSS JOIN LATERAL mailgres.judge(q, o.outcome, o.retry_at) v
+        WHERE o.outcome <> 'sent'
+    ), done AS (
+        UPDATE public.email_queue q
+        SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
+                          WHEN f.dead_reason IS NULL THEN 'pending'
+                          ELSE 'failed' END,
+            retries = q.retries + coalesce(f.spent, 0),
+            next_retry_at = coalesce(f.next_retry_at, q.next_retry_at),
+            sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
+            dead_at = CASE WHEN f.dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = f.dead_reason,
+            uncertain_since = f.uncertain_since,
+            parked_since = f.parked_since,
+            provider_message_id = o.provider_message_id,
+            resend_id = CASE WHEN q.provider LIKE 'resend%' THEN o.provider_message_id END,
+            error_class = CASE o.outcome WHEN 'sent' THEN NULL
+                                         WHEN 'uncertain' THEN 'ambiguous'
+                                         ELSE o.outcome END,
+            error_code = o.code,
+            error_message = CASE WHEN o.outcome <> 'sent' THEN
+                coalesce(nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
+            error_detail = o.detail,
+            last_duration_ms = o.duration_ms,
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        FROM told o
+        LEFT JOIN faults f ON f.id = o.id
+        WHERE q.id = o.id AND q.status = 'sending' AND q.lease_token = o.token
+        RETURNING q.id, q.status, q.retries, q.next_retry_at, q.dead_reason
+    )
+    SELECT o.id, d.status::text, d.retries::int, d.next_retry_at, d.dead_reason::text,
+           CASE WHEN d.id IS NULL THEN 'MG030' END
+    FROM told o
+    LEFT JOIN done d ON d.id = o.id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.finish(jsonb) IS
+    'Writes the outcomes of many tries, each only if its lease is still held.';
+
+-- ---- sql/30_engine/85_reap.sql
+
+-- Takes back the emails of workers that died. A lost lease is not a retry, but an
+-- email that keeps killing workers is taken out as crashed. What a call that had
+-- begun means depends on the provider: with keys it is repeated with the same key;
+-- without, the template says whether a person decides (hold) or it is sent again.
+-- After a restart of the database nothing is reaped for the length of the lease,
+-- so that workers that live can report first.
+
+CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH lost AS MATERIALIZED (
+        SELECT q.id,
+               q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
+               coalesce(q.uncertain_since, q.begun_at) AS uncertain_since,
+               q.begun_at IS NOT NULL AND NOT coalesce(p.idempotent, false)
+                   AND coalesce(t.on_uncertain, 'hold') = 'hold' AS hold
+        FROM public.email_queue q
+        LEFT JOIN mailgres.providers p ON p.name = q.provider
+        LEFT JOIN public.email_templates t ON t.template_type = q.template_type
+        WHERE q.status = 'sending' AND q.due_at <= mailgres.now()
+          AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE OF q SKIP LOCKED
+    ), judged AS (
+        SELECT l.*, l.losses >= s.max_lease_losses AS crashed
+        FROM lost l CROSS JOIN mailgres.settings s
+    )
+    UPDATE public.email_queue q
+    SET status = CASE WHEN j.crashed OR j.hold THEN 'failed' ELSE 'pending' END,
+        ready = NOT (j.crashed OR j.hold),
+        lease_losses = j.losses,
+        uncertain_since = j.uncertain_since,
+        dead_at = CASE WHEN j.crashed OR j.hold THEN mailgres.now() END,
+        dead_reason = CASE WHEN j.crashed THEN 'crashed' WHEN j.hold THEN 'uncertain' END,
+        error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,
+        error_message = CASE
+            WHEN j.crashed THEN format('%s workers died while they held it', j.losses)
+            WHEN j.hold THEN 'the worker died during the call: it may have been sent'
+            ELSE q.error_message END,
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    FROM judged j
+    WHERE q.id = j.id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reap(int) IS
+    'Takes back emails whose lease has ended; returns how many.';
+
+-- ---- sql/30_engine/90_fold.sql
+
+-- Adds the deltas to the rollups, a bounded number at a time.
+
+CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    -- One at a time: two folders would take the same rollup rows in other orders.
+    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
+        RETURN 0;
+    END IF;
+
+    WITH taken AS MATERIALIZED (
+        DELETE FROM mailgres.rollup_deltas d
+        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.rollup_deltas x LIMIT p_limit))
+        RETURNING d.*
+    ), by_template AS (
+        INSERT INTO mailgres.rollup_by_template AS r (hour, template_type, status, retries, emails, seconds)
+        SELECT t.hour, t.template_type, t.status, t.retries, sum(t.emails), sum(t.seconds)
+        FROM taken t GROUP BY 1, 2, 3, 4
+        ON CONFLICT (hour, template_type, status, retries) DO UPDATE
+            SET emails = r.emails + excluded.emails, seconds = r.seconds + excluded.seconds
+    ), by_tenant AS (
+        INSERT INTO mailgres.rollup_by_tenant AS r (hour, tenant_id, status, emails)
+        SELECT t.hour, t.tenant_id, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3
+        ON CONFLICT (hour, tenant_id, status) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_provider AS (
+        INSERT INTO mailgres.rollup_by_provider AS r (hour, provider, error_code, status, emails)
+        SELECT t.hour, t.provider, t.error_code, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3, 4
+        ON CONFLICT (hour, provider, error_code, status) DO UPDATE SET emails = r.emails + excluded.emails
+    )
+    SELECT count(*) INTO v_count FROM taken;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold(int) IS
+    'Adds deltas to the rollups; returns how many were added.';
+
+-- ---- sql/40_api/10_request.sql
+
+-- What enqueue_email and enqueue_emails have in common: a request, and what is
+-- wrong with it. The fields are the arguments of enqueue_email without `p_`.
+
+CREATE TYPE mailgres.request AS (
+    user_id          uuid,
+    template_type    text,
+    recipient_email  text,
+    payload          jsonb,
+    tenant_id        text,
+    priority         int,
+    scheduled_for    timestamptz,
+    expires_at       timestamptz,
+    idempotency_key  text,
+    correlation_id   text,
+    route            text,
+    retry_policy     text,
+    max_retries      int,
+    retry_delay      interval,
+    max_retry_delay  interval,
+    from_email       text,
+    reply_to         text,
+    subject          text,
+    html             text,
+    text             text,
+    headers          jsonb,
+    tags             jsonb,
+    cc               text[],
+    bcc              text[],
+    attachments      jsonb
+);
+
+-- An address is a dot-atom of at most 64 characters, @, and a domain with at least
+-- two labels, at most 254 bytes in all. Letters beyond ASCII are accepted on both sides
+-- (RFC 6531); quoted local parts, comments, address literals and display names are
+-- not. The classes are written as what is excluded, because what counts as a letter
+-- would depend on the collation.
+CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN octet_length(p_address) <= 254
+    AND p_address ~ '^(?=[^@]{1,64}@)[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@([^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
+
+COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
+
+-- A sender may carry a display name: Example <mail@example.com>.
+CREATE FUNCTION mailgres.is_sender(p_sender text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_sender !~ '[\x01-\x1f\x7f]' AND length(p_sender) <= 320
+    AND mailgres.is_address(coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender));
+
+COMMENT ON FUNCTION mailgres.is_sender(text) IS
+    'Whether a text is an address, with or without a display name.';
+
+CREATE FUNCTION mailgres.are_addresses(p_addresses text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN cardinality(p_addresses) <= 50
+    AND NOT EXISTS (SELECT FROM unnest(p_addresses) a WHERE mailgres.is_address(a) IS NOT TRUE);
+
+-- Header names that mailgres or the provider sets itself must not be given.
+CREATE FUNCTION mailgres.are_headers(p_headers jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_typeof(p_headers) = 'object' AND NOT EXISTS (
+    SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(p_headers) = 'object' THEN p_headers END) h
+    WHERE h.key !~ '^[A-Za-z0-9-]{1,76}$'
+       OR lower(h.key) IN ('from', 'to', 'cc', 'bcc', 'subject', 'date', 'message-id', 'reply-to',
+                           'sender', 'return-path', 'content-type', 'content-transfer-encoding',
+                           'mime-version', 'dkim-signature', 'received')
+       OR jsonb_typeof(h.value) <> 'string'
+       OR length(h.value #>> '{}') > 998
+       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]');
+
+CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_typeof(p_tags) = 'object' AND NOT EXISTS (
+    SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(p_tags) = 'object' THEN p_tags END) t
+    WHERE t.key !~ '^[A-Za-z0-9_-]{1,255}$'
+       OR jsonb_typeof(t.value) <> 'string'
+       OR t.value #>> '{}' !~ '^[A-Za-z0-9_-]{1,255}$');
+
+-- An array of {filename, content (base64), content_type?, content_id?}, 40 MB in all.
+CREATE FUNCTION mailgres.are_attachments(p_attachments jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::text) <= 56 * 1024 * 1024
+    AND NOT EXISTS (
+        SELECT FROM jsonb_array_elements(
+            CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END) a
+        WHERE jsonb_typeof(a) <> 'object'
+           OR coalesce(a ->> 'filename', '') !~ '^[^\x01-\x1f\x7f/\\]{1,255}$'
+           OR coalesce(a ->> 'content_type', 'a/b') !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$'
+           OR coalesce(a ->> 'content_id', 'x') !~ '^[A-Za-z0-9@._-]{1,128}$'
+           OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$');
+
+-- ---- sql/40_api/20_fault_of.sql
+
+-- What is wrong with a request: the SQLSTATE with which it is refused, or null. One
+-- expression, so that it is inlined into the statements that enqueue; what only few
+-- requests have is checked by a function of its own, called for those alone.
+
+CREATE FUNCTION mailgres.fault_of_options(r mailgres.request) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN CASE
+        WHEN r.priority NOT BETWEEN 1 AND 9 THEN 'MG006'
+        WHEN r.max_retries NOT BETWEEN 0 AND 100
+             OR r.retry_delay NOT BETWEEN '0' AND '30 days'
+             OR r.max_retry_delay NOT BETWEEN '0' AND '30 days' THEN 'MG007'
+        WHEN r.expires_at <= greatest(r.scheduled_for, mailgres.now()) THEN 'MG008'
+        WHEN r.retry_policy IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.retry_policies p WHERE p.name = r.retry_policy) THEN 'MG010'
+        WHEN r.route IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
+        WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
+             AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
+                  OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
+                  OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
+        WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
+             OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
+        WHEN NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
+        WHEN NOT mailgres.is_sender(r.from_email) OR NOT mailgres.is_sender(r.reply_to)
+             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
+        WHEN NOT mailgres.are_headers(r.headers) OR NOT mailgres.are_tags(r.tags) THEN 'MG017'
+    END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fault_of_options(mailgres.request) IS
+    'The SQLSTATE with which a request is refused for its optional fields, or null.';
+
+CREATE FUNCTION mailgres.fault_of(r mailgres.request, t public.email_templates) RETURNS text
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN (t.template_type IS NULL OR t.retired_at IS NOT NULL)
+         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG001'
+    WHEN mailgres.is_address(r.recipient_email) IS NOT TRUE THEN 'MG002'
+    WHEN jsonb_typeof(r.payload) IS DISTINCT FROM 'object' THEN 'MG003'
+    WHEN octet_length(r.payload::text) > 1048576 THEN 'MG004'
+    WHEN NOT r.payload ?& t.required_variables
+         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG005'
+    WHEN r.tenant_id IS NULL OR length(r.tenant_id) NOT BETWEEN 1 AND 200 THEN 'MG013'
+    WHEN num_nonnulls(
+        r.priority, r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route,
+        r.retry_policy, r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to,
+        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments) > 0
+        THEN mailgres.fault_of_options(r)
+END;
+
+COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates) IS
+    'The SQLSTATE with which a request is refused, or null.';
+
+-- Says it in words. The address itself is not quoted: errors end up in logs.
+CREATE FUNCTION mailgres.refuse_request(p_sqlstate text, r mailgres.request, p_place bigint) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_said text[] := CASE p_sqlstate
+        WHEN 'MG001' THEN ARRAY[
+            format('there is no template %s', coalesce(quote_literal(r.template_type), 'without a name')),
+            format('Known templates: %s. Or bring your own content: a subject with html or text.', (
+                SELECT coalesce(string_agg(k.template_type, ', '), 'none') FROM (
+                    SELECT t.template_type FROM public.email_templates t
+                    WHERE t.retired_at IS NULL ORDER BY t.template_type LIMIT 10) k))]
+        WHEN 'MG002' THEN ARRAY[
+            'recipient_email is not an email address',
+            'Give one plain address such as ana@example.com: no display name, no spaces or line breaks, at most 254 bytes.']
+        WHEN 'MG003' THEN ARRAY[
+            format('the payload is %s, not a JSON object', coalesce('a JSON ' || jsonb_typeof(r.payload), 'null')),
+            'Give an object with the variables of the template; {} when there are none.']
+        WHEN 'MG004' THEN ARRAY[
+            format('the payload is %s bytes long', octet_length(r.payload::text)),
+            'At most 1 MiB (1048576 bytes) is taken; send files as attachments or link to them.']
+        WHEN 'MG005' THEN ARRAY[
+            format('the payload lacks %s, which the template %L needs', (
+                SELECT string_agg(quote_literal(v), ', ') FROM public.email_templates t, unnest(t.required_variables) v
+                WHERE t.template_type = r.template_type AND NOT r.payload ? v), r.template_type),
+            'Add the missing keys to the payload.']
+        WHEN 'MG006' THEN ARRAY[
+            format('priority %s is out of range', r.priority),
+            'Give 1 (urgent) to 9 (bulk); 5 is the default.']
+        WHEN 'MG007' THEN ARRAY[
+            'max_retries, retry_delay or max_retry_delay is out of range',
+            'max_retries is 0 to 100; delays are not negative and at most 30 days.']
+        WHEN 'MG008' THEN ARRAY[
+            format('it would expire (%s) before it could be sent', r.expires_at),
+            'Let expires_at be later than scheduled_for and later than now.']
+        WHEN 'MG010' THEN ARRAY[
+            format('there is no retry policy %L', r.retry_policy),
+            format('Known policies: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p))]
+        WHEN 'MG011' THEN ARRAY[
+            format('there is no route %L', r.route),
+            format('Known routes: %s.', (SELECT string_agg(x.route, ', ' ORDER BY x.route) FROM mailgres.routes x))]
+        WHEN 'MG012' THEN ARRAY[
+            'the content of the email is not complete or not valid',
+            'Its own content needs a subject of one line (at most 998 characters) and html or text of at most 5 MiB each.']
+        WHEN 'MG013' THEN ARRAY[
+            'tenant_id, idempotency_key or correlation_id is empty or too long',
+            'tenant_id takes 1 to 200 characters, the others 1 to 256.']
+        WHEN 'MG014' THEN ARRAY[
+            'the attachments are not valid',
+            'Give an array of objects with filename (no slashes), content (base64) and optionally content_type and content_id; 40 MB in all.']
+        WHEN 'MG016' THEN ARRAY[
+            'from_email, reply_to, cc or bcc is not valid',
+            'Sender and reply address may have a display name, as in Example <mail@example.com>; cc and bcc are arrays of at most 50 plain addresses. No line breaks.']
+        WHEN 'MG017' THEN ARRAY[
+            'headers or tags are not valid',
+            'Both are objects of strings without line breaks; From, To, Subject and the like are not set by headers; tags use letters, digits, _ and -.']
+        ELSE ARRAY['the request is not valid', 'See the documentation of enqueue_email.']
+    END;
+BEGIN
+    RETURN mailgres.refuse(
+        p_sqlstate,
+        v_said[1] || coalesce(' (element ' || p_place || ' of the array, counting from 0)', ''),
+        v_said[2]);
+END
+$$;
+
+-- ---- sql/40_api/30_enqueue_many.sql
+
+-- Many at once, by joins. What is accepted is what enqueue_email accepts:
+-- mailgres.fault_of() says it for both.
+
+-- The requests with what belongs to each, and what is wrong with it. One SELECT, so
+-- that it is inlined where it is used.
+CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
+    RETURNS TABLE (
+        place bigint, request mailgres.request, template public.email_templates,
+        policy mailgres.retry_policies, starts_at timestamptz, expires_after interval, fault text)
+    LANGUAGE sql STABLE
+AS $$
+    SELECT r.place, x.request, t, policy, greatest(r.scheduled_for, mailgres.now()),
+           coalesce(t.expires_after, s.expires_after),
+           mailgres.fault_of(x.request, t)
+    FROM unnest(p_requests) WITH ORDINALITY AS r(
+        user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
+        idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
+        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, place)
+    CROSS JOIN mailgres.settings s
+    LEFT JOIN public.email_templates t ON t.template_type = r.template_type
+    LEFT JOIN mailgres.retry_policies policy
+        ON policy.name = coalesce(r.retry_policy, t.retry_policy, s.retry_policy)
+    CROSS JOIN LATERAL (SELECT ROW(
+        r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
+        r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
+        r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
+        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments)::mailgres.request AS request) x
+$$;
+
+COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
+    'Requests with their template, policy and fault.';
+
+CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count     constant int := cardinality(p_requests);
+    v_ids       constant uuid[] := ARRAY(SELECT mailgres.uuid_v7() FROM generate_series(1, v_count));
+    v_inserted  int;
+    v_bad       record;
+BEGIN
+    INSERT INTO public.email_queue
+        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+         retry_policy, retry_delay, max_retry_delay,
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+    SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
+           (x.request).recipient_email, (x.request).payload,
+           coalesce((x.request).max_retries, (x.policy).max_retries),
+           x.starts_at, x.starts_at <= mailgres.now(),
+           (x.request).tenant_id, coalesce((x.request).priority, (x.template).priority, 5),
+           coalesce((x.request).route, (x.template).route, 'default'), (x.request).scheduled_for,
+           coalesce((x.request).expires_at, x.starts_at + x.expires_after),
+           (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
+           (x.request).retry_delay, (x.request).max_retry_delay,
+           (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
+           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc
+    FROM mailgres.resolve(p_requests) x
+    WHERE x.fault IS NULL
+    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    GET DIAGNOSTICS v_inserted = ROW_COUNT;
+
+    IF v_inserted < v_count THEN
+        SELECT x.fault, x.request, x.place - 1 AS place INTO v_bad
+        FROM mailgres.resolve(p_requests) x WHERE x.fault IS NOT NULL ORDER BY x.place LIMIT 1;
+        IF FOUND THEN
+            PERFORM mailgres.refuse_request(v_bad.fault, v_bad.request, v_bad.place);
+        END IF;
+    END IF;
+    PERFORM mailgres.attach(p_requests, v_ids);
+    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[]) IS
+    'Enqueues requests, all or none, and returns their ids in order.';
+
+CREATE FUNCTION mailgres.attach(p_requests mailgres.request[], p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO mailgres.attachments (queue_id, position, filename, content_type, content_id, content)
+    SELECT q.id, a.position, a.value ->> 'filename',
+           coalesce(a.value ->> 'content_type', 'application/octet-stream'),
+           a.value ->> 'content_id', decode(a.value ->> 'content', 'base64')
+    FROM unnest(p_requests) WITH ORDINALITY r
+    JOIN public.email_queue q ON q.id = p_ids[r.ordinality]
+    CROSS JOIN LATERAL jsonb_array_elements(r.attachments) WITH ORDINALITY a(value, position)
+    WHERE r.attachments IS NOT NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.attach(mailgres.request[], uuid[]) IS
+    'Stores the attachments of the requests that were enqueued.';
+
+-- The same idempotency key again: the first email's id counts, if the content is
+-- the same.
+CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids    uuid[] := p_ids;
+    v_repeat record;
+BEGIN
+    FOR v_repeat IN
+        SELECT r.ordinality AS place, q.id,
+               (q.template_type, q.recipient_email, q.payload, q.from_email, q.reply_to, q.subject,
+                q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
+               IS NOT DISTINCT FROM
+               (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc) AS same
+        FROM unnest(p_requests) WITH ORDINALITY r
+        JOIN public.email_queue q
+            ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key
+        WHERE r.idempotency_key IS NOT NULL AND q.id <> p_ids[r.ordinality]
+    LOOP
+        IF NOT v_repeat.same THEN
+            PERFORM mailgres.refuse('MG009',
+                'the idempotency key was used before for another email',
+                format('The first email is %s. Use a new key for new content.', v_repeat.id));
+        END IF;
+        v_ids[v_repeat.place] := v_repeat.id;
+    END LOOP;
+    RETURN v_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[]) IS
+    'The ids of the requests, with those of the first emails where a key was used before.';
+
+-- ---- sql/40_api/40_enqueue_email.sql
+
+CREATE FUNCTION public.enqueue_email(
+    p_user_id uuid,
+    p_template_type text,
+    p_recipient_email text,
+    p_payload jsonb DEFAULT '{}',
+    p_tenant_id text DEFAULT 'default',
+    p_priority int DEFAULT NULL,
+    p_scheduled_for timestamptz DEFAULT NULL,
+    p_expires_at timestamptz DEFAULT NULL,
+    p_idempotency_key text DEFAULT NULL,
+    p_correlation_id text DEFAULT NULL,
+    p_route text DEFAULT NULL,
+    p_retry_policy text DEFAULT NULL,
+    p_max_retries int DEFAULT NULL,
+    p_retry_delay interval DEFAULT NULL,
+    p_max_retry_delay interval DEFAULT NULL,
+    p_from_email text DEFAULT NULL,
+    p_reply_to text DEFAULT NULL,
+    p_subject text DEFAULT NULL,
+    p_html text DEFAULT NULL,
+    p_text text DEFAULT NULL,
+    p_headers jsonb DEFAULT NULL,
+    p_tags jsonb DEFAULT NULL,
+    p_cc text[] DEFAULT NULL,
+    p_bcc text[] DEFAULT NULL,
+    p_attachments jsonb DEFAULT NULL
+) RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_id      constant uuid := mailgres.uuid_v7();
+    v_starts  constant timestamptz := greatest(p_scheduled_for, mailgres.now());
+    v_request mailgres.request;
+    v         record;
+BEGIN
+    SELECT t.priority, t.route, policy.name AS policy, policy.max_retries,
+           v_starts + coalesce(t.expires_after, s.expires_after) AS expires_at,
+           mailgres.fault_of(ROW(
+               p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
+               p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
+               p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
+               p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments)::mailgres.request, t) AS fault
+    INTO v
+    FROM mailgres.settings s
+    LEFT JOIN public.email_templates t ON t.template_type = p_template_type
+    LEFT JOIN mailgres.retry_policies policy
+        ON policy.name = coalesce(p_retry_policy, t.retry_policy, s.retry_policy);
+
+    IF v.fault IS NULL THEN
+        INSERT INTO public.email_queue
+            (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+             tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+             retry_policy, retry_delay, max_retry_delay,
+             from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+        VALUES
+            (v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
+             coalesce(p_max_retries, v.max_retries), v_starts, v_starts <= mailgres.now(),
+             p_tenant_id, coalesce(p_priority, v.priority, 5), coalesce(p_route, v.route, 'default'),
+             p_scheduled_for, coalesce(p_expires_at, v.expires_at), p_idempotency_key, p_correlation_id,
+             v.policy, p_retry_delay, p_max_retry_delay,
+             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc)
+        ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+        IF FOUND AND p_attachments IS NULL THEN
+            RETURN v_id;
+        END IF;
+    END IF;
+
+    -- refused, a key used before, or attachments
+    v_request := ROW(
+        p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
+        p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
+        p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments);
+    IF v.fault IS NOT NULL THEN
+        PERFORM mailgres.refuse_request(v.fault, v_request, NULL);
+    END IF;
+    PERFORM mailgres.attach(ARRAY[v_request], ARRAY[v_id]);
+    RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id]))[1];
+END
+$$;
+
+COMMENT ON FUNCTION public.enqueue_email IS
+    'Puts an email into the queue, in the caller''s transaction, and returns its id.';
+
+-- ---- sql/40_api/41_enqueue_emails.sql
+
+-- Thousands in one call, all or none. An element has the names of enqueue_email's
+-- arguments without `p_`; what it leaves out has the same defaults.
+
+CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    c_keys     constant text[] := '{user_id,template_type,recipient_email,payload,tenant_id,priority,
+        scheduled_for,expires_at,idempotency_key,correlation_id,route,retry_policy,max_retries,
+        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments}';
+    c_most     constant int := 50000;
+    v_defaults mailgres.request;
+    v_requests mailgres.request[];
+    v_bad      record;
+BEGIN
+    IF p_emails IS NULL OR jsonb_typeof(p_emails) <> 'array' OR jsonb_array_length(p_emails) > c_most THEN
+        PERFORM mailgres.refuse('MG015', 'the emails are not an array of objects, or too many',
+            format('Give a JSON array of at most %s objects, one for each email.', c_most));
+    END IF;
+    SELECT e.ordinality - 1 AS place, e.value INTO v_bad
+    FROM jsonb_array_elements(p_emails) WITH ORDINALITY e
+    WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN e.value - c_keys <> '{}' ELSE true END
+    LIMIT 1;
+    IF FOUND THEN
+        PERFORM mailgres.refuse('MG015',
+            format('element %s of the array (counting from 0) is not an object or has an unknown key', v_bad.place),
+            format('Known keys: %s.', array_to_string(c_keys, ', ')));
+    END IF;
+
+    v_defaults.payload := '{}';
+    v_defaults.tenant_id := 'default';
+    BEGIN
+        v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
+    EXCEPTION WHEN data_exception THEN
+        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', SQLERRM),
+            'Compare the types of the arguments of enqueue_email.');
+    END;
+    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests));
+END
+$$;
+
+COMMENT ON FUNCTION public.enqueue_emails(jsonb) IS
+    'Puts many emails into the queue, all or none, and returns their ids in order.';
+
+-- ---- sql/40_api/50_operate.sql
+
+-- What a person does with an email by hand: cancel, retry, reschedule. Each locks
+-- the row first, so that a worker that claims at the same moment either has it
+-- already or does not get it.
+
+CREATE FUNCTION mailgres.lock_email(p_queue_id uuid) RETURNS public.email_queue
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_email public.email_queue;
+BEGIN
+    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = p_queue_id FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG020', format('there is no email %s in the queue', coalesce(p_queue_id::text, 'null')),
+            'Check the id; an email leaves the queue when its retention is over.');
+    END IF;
+    RETURN v_email;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_email(uuid) IS 'The email, locked; refuses an unknown id.';
+
+CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_email public.email_queue := mailgres.lock_email(p_queue_id);
+BEGIN
+    IF v_email.status = 'cancelled' THEN
+        RETURN false;
+    ELSIF v_email.status = 'sent' THEN
+        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'A sent email cannot be cancelled.');
+    ELSIF v_email.begun_at IS NOT NULL OR v_email.lease_worker = 'rpc' THEN
+        PERFORM mailgres.refuse('MG022', 'the email is being sent',
+            'Wait for the outcome: if it fails, cancel it then.');
+    ELSIF v_email.uncertain_since IS NOT NULL THEN
+        PERFORM mailgres.refuse('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
+            'Wait until its outcome is known, or settle it with record_email_event.');
+    END IF;
+    UPDATE public.email_queue q
+    SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
+        error_message = coalesce(nullif(p_reason, ''), 'cancelled by hand'),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = p_queue_id;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
+    'Cancels an email whose call has not begun; false if it was cancelled before.';
+
+-- A dead or cancelled email goes back to the queue with all its retries. It gets a
+-- new key, unless an earlier try may have arrived: then the key is kept while it
+-- protects, and afterwards the caller has to accept that it may arrive twice.
+CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_email     public.email_queue := mailgres.lock_email(p_queue_id);
+    v_keep_key  boolean := false;
+BEGIN
+    IF v_email.status = 'sent' THEN
+        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
+    ELSIF v_email.status = 'sending' THEN
+        PERFORM mailgres.refuse('MG022', 'the email is being sent',
+            'Wait for the outcome: it is retried by its policy if it fails.');
+    ELSIF v_email.uncertain_since IS NOT NULL THEN
+        v_keep_key := EXISTS (
+            SELECT FROM mailgres.providers p
+            WHERE p.name = v_email.provider AND p.idempotent
+              AND v_email.first_attempt_at + p.key_window > mailgres.now());
+        IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
+            PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');
+        END IF;
+    END IF;
+
+    UPDATE public.email_queue q
+    SET status = 'pending', ready = true, next_retry_at = mailgres.now(), retries = 0,
+        dead_at = NULL, dead_reason = NULL, lease_losses = 0, parked_since = NULL,
+        expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
+        generation = q.generation + (q.status <> 'pending' AND NOT v_keep_key)::int,
+        uncertain_since = CASE WHEN v_keep_key THEN q.uncertain_since END,
+        first_attempt_at = CASE WHEN v_keep_key OR q.status = 'pending' THEN q.first_attempt_at END
+    WHERE q.id = p_queue_id;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
+    'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
+
+CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_email public.email_queue := mailgres.lock_email(p_queue_id);
+BEGIN
+    IF v_email.status = 'sending' THEN
+        PERFORM mailgres.refuse('MG022', 'the email is being sent', 'Wait for the outcome.');
+    ELSIF v_email.status <> 'pending' THEN
+        PERFORM mailgres.refuse('MG021', format('the email is %s, not pending', v_email.status),
+            'Only waiting emails can be rescheduled; a dead or cancelled one is first retried.');
+    ELSIF p_scheduled_for IS NULL OR v_email.expires_at <= p_scheduled_for THEN
+        PERFORM mailgres.refuse('MG008', 'it would expire before it could be sent',
+            'Give a time before it expires.');
+    END IF;
+    UPDATE public.email_queue q
+    SET scheduled_for = p_scheduled_for,
+        next_retry_at = greatest(p_scheduled_for, mailgres.now()),
+        ready = p_scheduled_for <= mailgres.now()
+    WHERE q.id = p_queue_id;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.reschedule_email(uuid, timestamptz) IS
+    'Lets a waiting email be sent at another time.';
+
+-- ---- sql/40_api/60_processors.sql
+
+-- For processors that somebody already has: an edge function, a cron job. They know
+-- no token, so their claims hold a lease of 15 minutes that never counts as a
+-- crash, and what they report is judged by who holds the email.
+
+CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 10)
+    RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries::int
+    FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
+END
+$$;
+
+COMMENT ON FUNCTION public.process_pending_emails_for_retry(int) IS
+    'Claims due emails for a processor without a token: they are its own for 15 minutes.';
+
+CREATE FUNCTION public.get_pending_emails_for_retry(batch_size int DEFAULT 10)
+    RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
+    LANGUAGE sql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+    SELECT * FROM public.process_pending_emails_for_retry(batch_size)
+$$;
+
+COMMENT ON FUNCTION public.get_pending_emails_for_retry(int) IS
+    'The same as process_pending_emails_for_retry: whoever gets emails has claimed them.';
+
+-- With the provider's id this always wins, whoever holds the email: it is out, and
+-- that is the truth. Without one it settles only what no worker holds.
+CREATE FUNCTION public.mark_email_sent(p_queue_id uuid, p_resend_id text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_id text := nullif(p_resend_id, '');
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'sent', ready = false, sent_at = coalesce(q.sent_at, mailgres.now()),
+        last_attempt_at = coalesce(q.last_attempt_at, mailgres.now()),
+        provider = CASE WHEN v_id IS NOT NULL THEN 'resend' END,
+        provider_message_id = v_id, resend_id = v_id,
+        dead_at = NULL, dead_reason = NULL, uncertain_since = NULL, parked_since = NULL,
+        error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    WHERE q.id = p_queue_id AND q.status <> 'sent'
+      AND (v_id IS NOT NULL OR q.status = 'pending' OR q.lease_worker = 'rpc');
+    RETURN FOUND OR EXISTS (
+        SELECT FROM public.email_queue q WHERE q.id = p_queue_id AND q.status = 'sent');
+END
+$$;
+
+COMMENT ON FUNCTION public.mark_email_sent(uuid, text) IS
+    'Settles an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
+
+CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_email   public.email_queue;
+    v_verdict mailgres.verdict;
+BEGIN
+    SELECT * INTO v_email FROM public.email_queue q
+    WHERE q.id = p_queue_id AND (q.status = 'pending' OR q.lease_worker = 'rpc')
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    v_verdict := mailgres.judge(v_email, 'transient', NULL);
+    UPDATE public.email_queue q
+    SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
+        ready = false,
+        retries = q.retries + v_verdict.spent,
+        last_attempt_at = mailgres.now(),
+        next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
+        dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
+        dead_reason = v_verdict.dead_reason,
+        error_class = 'transient', error_code = NULL, error_detail = p_error_message,
+        error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+    WHERE q.id = p_queue_id;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.mark_email_failed(uuid, text) IS
+    'Reports a failed try of an email that no worker holds: it is retried by its policy, or dead after the last retry. False if nothing was changed.';
+
+CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)
+    FROM mailgres.settings s
+    JOIN mailgres.retry_policies p ON p.name = s.retry_policy;
+END
+$$;
+
+COMMENT ON FUNCTION public.calculate_next_retry_time(int) IS
+    'When an email would be tried again after this many retries, by the default policy.';
+
+-- ---- sql/40_api/70_record_email_event.sql
+
+-- What a provider reports later, by webhook: delivered, bounced, complained, failed.
+-- It is logged; it settles an email whose outcome was uncertain; a bounce or a
+-- complaint suppresses the address. The email is named by our id (we hand it to
+-- the provider as a tag) or by the provider's.
+
+CREATE FUNCTION public.record_email_event(
+    p_event text,
+    p_queue_id uuid DEFAULT NULL,
+    p_provider_message_id text DEFAULT NULL,
+    p_detail text DEFAULT NULL,
+    p_suppress boolean DEFAULT true
+) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_id     uuid := p_queue_id;
+    v_email  public.email_queue;
+    v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
+BEGIN
+    IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
+        PERFORM mailgres.refuse('MG025', format('%s is not an event', coalesce(quote_literal(p_event), 'null')),
+            'Give delivered, bounced, complained or failed.');
+    END IF;
+    IF v_id IS NULL THEN
+        SELECT l.queue_id INTO v_id FROM public.email_logs l
+        WHERE l.provider_message_id = p_provider_message_id ORDER BY l.id DESC LIMIT 1;
+    END IF;
+    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
+         provider_message_id, error_message, error_detail)
+    VALUES
+        (v_id, p_event, v_email.status, v_email.status, v_email.tenant_id, v_email.template_type,
+         v_email.provider, coalesce(p_provider_message_id, v_email.provider_message_id),
+         mailgres.without_addresses(p_detail), p_detail);
+
+    IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
+        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
+        VALUES (lower(v_email.recipient_email),
+                CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
+                p_event, mailgres.without_addresses(p_detail), v_id)
+        ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF v_went AND v_email.uncertain_since IS NOT NULL AND v_email.status <> 'sent' THEN
+        UPDATE public.email_queue q
+        SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
+            provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
+            dead_at = NULL, dead_reason = NULL,
+            error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        WHERE q.id = v_id;
+    ELSIF p_event = 'failed' AND (v_email.status = 'sent' OR v_email.dead_reason = 'uncertain') THEN
+        UPDATE public.email_queue q
+        SET status = 'failed', dead_at = mailgres.now(), dead_reason = 'permanent', uncertain_since = NULL,
+            sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
+            error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
+                                     'the provider reported that it was not sent')
+        WHERE q.id = v_id;
+    END IF;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) IS
+    'Records what a provider reports about an email; false if the email is not known.';
+
+-- ---- sql/50_seed/10_retry_policies.sql
+
+INSERT INTO mailgres.retry_policies
+    (name, max_retries, steps, base, factor, cap, jitter_down, jitter_up, description)
+VALUES
+    ('stepped', 3, '{1 minute,5 minutes,15 minutes}', NULL, 2, '1 day', 0, 0, 'Waits of 1, 5 and 15 minutes.'),
+    ('gateway', 4, NULL, '1 second', 2, '60 seconds', 0.25, 0.25, 'Five tries, 1 s doubling to 60 s.'),
+    ('smtp', 4, NULL, '1 second', 2, '300 seconds', 0.25, 0.25, 'Five tries, 1 s doubling to 300 s.'),
+    ('development', 2, NULL, '500 milliseconds', 2, '30 seconds', 0, 0, 'Three quick tries.'),
+    ('patient', 2, NULL, '5 minutes', 2, '24 hours', 0, 0, 'Three tries, 5 min doubling to 24 h.'),
+    ('integration', 2, '{60 seconds,300 seconds}', NULL, 2, '1 day', 0, 0.2, 'Waits of 60 and 300 s and up to a fifth more.');
+
+INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped');
+
+-- ---- sql/50_seed/20_routes.sql
+
+-- The default route leads to `capture`, which keeps emails in the database: a fresh
+-- queue sends nothing to anybody until a provider is configured.
+
+INSERT INTO mailgres.providers (name, kind, idempotent, batch_size) VALUES ('capture', 'capture', true, 100);
+INSERT INTO mailgres.routes (route, description) VALUES ('default', 'What names no other route.');
+INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
+
+-- One for each claim that runs at the same moment; more than that wait for a slot.
+INSERT INTO mailgres.claim_slots (slot) SELECT generate_series(1, 32);
+
+-- ---- sql/50_seed/30_starter_templates.sql
+
+-- Two templates to start with, so that the first call works on an empty project.
+-- Every variable has a fallback.
+
+INSERT INTO public.email_templates (template_type, description, on_uncertain) VALUES
+    ('welcome_user', 'Greets a new user. Variables: name, product, url.', 'hold'),
+    ('signup_confirmation', 'Asks a new user to confirm the address. Variables: name, product, confirmation_url.', 'resend');
+
+INSERT INTO mailgres.template_versions (template_type, version, locale, subject, html, text) VALUES
+('welcome_user', 1, 'en',
+'Welcome to {{ product | default("our service") }}',
+'<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:32px 16px;background:#f4f5f7;font-family:Helvetica,Arial,sans-serif;color:#1f2933">
+<div style="max-width:520px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
+<h1 style="margin:0 0 16px;font-size:22px">Welcome{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<p style="margin:0 0 16px;line-height:1.5">Your account at {{ product | default("our service") }} is ready.</p>
+{% if url is defined %}<p style="margin:0 0 16px"><a href="{{ url }}" style="display:inline-block;padding:12px 20px;background:#1f6feb;color:#ffffff;text-decoration:none;border-radius:6px">Get started</a></p>{% endif %}
+<p style="margin:0;line-height:1.5;color:#616e7c;font-size:14px">Questions? Just reply to this email.</p>
+</div>
+</body>
+</html>',
+'Welcome{% if name is defined %}, {{ name }}{% endif %}!
+
+Your account at {{ product | default("our service") }} is ready.
+{% if url is defined %}
+Get started: {{ url }}
+{% endif %}
+Questions? Just reply to this email.
+'),
+('signup_confirmation', 1, 'en',
+'Confirm your email address',
+'<!doctype html>
+<html lang="en">
+<body style="margin:0;padding:32px 16px;background:#f4f5f7;font-family:Helvetica,Arial,sans-serif;color:#1f2933">
+<div style="max-width:520px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
+<h1 style="margin:0 0 16px;font-size:22px">Hello{% if name is defined %} {{ name }}{% endif %}</h1>
+<p style="margin:0 0 16px;line-height:1.5">Please confirm your email address to finish signing up to {{ product | default("our service") }}.</p>
+{% if confirmation_url is defined %}<p style="margin:0 0 16px"><a href="{{ confirmation_url }}" style="display:inline-block;padding:12px 20px;background:#1f6feb;color:#ffffff;text-decoration:none;border-radius:6px">Confirm address</a></p>{% endif %}
+<p style="margin:0;line-height:1.5;color:#616e7c;font-size:14px">If you did not sign up, ignore this email: nothing will happen.</p>
+</div>
+</body>
+</html>',
+'Hello{% if name is defined %} {{ name }}{% endif %},
+
+please confirm your email address to finish signing up to {{ product | default("our service") }}.
+{% if confirmation_url is defined %}
+Confirm: {{ confirmation_url }}
+{% endif %}
+If you did not sign up, ignore this email: nothing will happen.
+');
+
+-- ---- sql/50_seed/90_analyze.sql
+
+-- These tables stay too small for autovacuum to look at them, and every enqueue reads
+-- them: without statistics its plan costs several times as much to start.
+
+ANALYZE mailgres.settings, mailgres.retry_policies, mailgres.routes, mailgres.providers,
+    mailgres.route_providers, public.email_templates;
+
+-- ---- sql/60_security/10_roles.sql
+
+-- Four roles, for the cluster as a whole. Where the migrating user may not make
+-- roles, the queue works without them, for its owner.
+
+DO $$
+DECLARE
+    v_role text;
+BEGIN
+    FOREACH v_role IN ARRAY ARRAY[
+        'mailgres_producer', 'mailgres_worker', 'mailgres_operator', 'mailgres_analyst']
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = v_role);
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE NOTICE 'role % was not created: % may not create roles. Have it created and migrate again, or do without it.',
+                    v_role, current_user;
+            WHEN duplicate_object OR unique_violation THEN
+                NULL;  -- made at the same moment for another database
+        END;
+    END LOOP;
+END
+$$;
+
+-- ---- sql/60_security/20_grants.sql
+
+-- Least privilege: nobody may do anything but what is granted here. Functions are
+-- executable by PUBLIC by default, and Supabase grants to anon and authenticated by
+-- name, so all three are revoked before anything is granted.
+
+DO $$
+DECLARE
+    v_role    text;
+    v_object  text;
+    v_grant   record;
+BEGIN
+    FOR v_role IN
+        SELECT 'PUBLIC' UNION ALL
+        SELECT quote_ident(rolname) FROM pg_roles WHERE rolname IN ('anon', 'authenticated')
+    LOOP
+        EXECUTE format('REVOKE ALL ON SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
+        FOREACH v_object IN ARRAY ARRAY[
+            'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
+            'TABLE public.email_suppressions',
+            'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
+            'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
+            'FUNCTION public.record_email_event',
+            'FUNCTION public.process_pending_emails_for_retry', 'FUNCTION public.get_pending_emails_for_retry',
+            'FUNCTION public.mark_email_sent', 'FUNCTION public.mark_email_failed',
+            'FUNCTION public.calculate_next_retry_time']
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
+        END LOOP;
+    END LOOP;
+
+    FOR v_grant IN
+        SELECT g.privilege, r.rolname
+        FROM (VALUES
+            ('mailgres_producer', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails'),
+
+            ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
+                mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
+                mailgres.expire, mailgres.fold'),
+            ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
+                mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
+                mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
+            ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
+
+            ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
+                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
+                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
+                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
+                mailgres.now, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+            ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
+            ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
+                public.email_templates, public.email_suppressions'),
+            ('mailgres_operator', 'SELECT ON public.email_logs'),
+            ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
+            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers, mailgres.routes,
+                mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
+            ('mailgres_operator', 'UPDATE ON mailgres.settings'),
+
+            -- the columns without a person's data
+            ('mailgres_analyst', 'SELECT (id, template_type, status, retries, max_retries, last_attempt_at,
+                next_retry_at, error_message, created_at, tenant_id, priority, route, scheduled_for,
+                expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
+                error_code, error_class, provider, provider_message_id, resend_id, generation,
+                template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
+                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, due_at)
+                ON public.email_queue'),
+            ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
+                template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
+                error_code, error_message, next_retry_at, dead_reason) ON public.email_logs'),
+            ('mailgres_analyst', 'SELECT ON public.email_templates'),
+
+            ('service_role', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
+                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
+                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
+                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time'),
+            ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
+                public.email_templates, public.email_suppressions'),
+            ('service_role', 'SELECT ON public.email_logs')
+        ) g(role, privilege)
+        JOIN pg_roles r ON r.rolname = g.role
+    LOOP
+        EXECUTE format('GRANT %s TO %I', v_grant.privilege, v_grant.rolname);
+    END LOOP;
+END
+$$;
+
+-- ---- sql/60_security/30_row_security.sql
+
+-- Row security on every table of the contract, and no policy for everybody: who has
+-- no policy here sees no row, whatever is granted by accident. The owner, and
+-- Supabase's service_role, bypass it.
+
+ALTER TABLE public.email_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_templates ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_logs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_suppressions ENABLE ROW LEVEL SECURITY;
+
+DO $$
+DECLARE
+    v_policy record;
+BEGIN
+    FOR v_policy IN
+        SELECT p.*, r.rolname
+        FROM (VALUES
+            ('mailgres_operator', 'email_queue', 'ALL'),
+            ('mailgres_operator', 'email_templates', 'ALL'),
+            ('mailgres_operator', 'email_logs', 'SELECT'),
+            ('mailgres_operator', 'email_suppressions', 'ALL'),
+            ('mailgres_worker', 'email_templates', 'SELECT'),
+            ('mailgres_analyst', 'email_queue', 'SELECT'),
+            ('mailgres_analyst', 'email_templates', 'SELECT'),
+            ('mailgres_analyst', 'email_logs', 'SELECT')
+        ) p(role, tbl, command)
+        JOIN pg_roles r ON r.rolname = p.role
+    LOOP
+        EXECUTE format('CREATE POLICY %I ON public.%I FOR %s TO %I USING (true)',
+            v_policy.rolname, v_policy.tbl, v_policy.command, v_policy.rolname);
+    END LOOP;
+END
+$$;

@@ -1,0 +1,20 @@
+"""The command line: thin, every command calls what the library offers."""
+
+from __future__ import annotations
+
+import click
+
+from mailgres import __version__
+from mailgres.cli.errors import FriendlyGroup
+from mailgres.cli.migrate import migrate
+
+__all__ = ["main"]
+
+
+@click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mailgres")
+def main() -> None:
+    """An email queue that lives in your PostgreSQL."""
+
+
+main.add_command(migrate)

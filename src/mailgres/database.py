@@ -1,0 +1,73 @@
+"""One way to a connection: any spelling of the URL, no password in any message."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from mailgres.errors import BadDatabaseUrl, DatabaseUnreachable
+
+CONNECT_TIMEOUT = 10
+"""Seconds to wait for a server, unless the URL says otherwise."""
+
+_DRIVER = re.compile(r"^(postgres(?:ql)?)\+\w+://")
+
+
+def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
+    """Return what libpq needs to connect to `url`.
+
+    Takes `postgres://` and `postgresql://` URLs, those with SQLAlchemy's `+driver`, and libpq's
+    `host=… dbname=…` strings. What the URL says about time-out and application name stands.
+    """
+    if not url or not url.strip():
+        raise BadDatabaseUrl("No database was named", "Set DATABASE_URL or pass --database-url.")
+    try:
+        given = conninfo_to_dict(_DRIVER.sub(r"\1://", url.strip()))
+    except psycopg.ProgrammingError:
+        # libpq quotes the text it could not parse, and that may be the password.
+        raise BadDatabaseUrl from None
+    if _swallowed_password(given):
+        raise BadDatabaseUrl
+    defaults: dict[str, Any] = {
+        "connect_timeout": CONNECT_TIMEOUT,
+        "application_name": application_name,
+    }
+    return make_conninfo("", **{**defaults, **given})
+
+
+def _swallowed_password(given: dict[str, Any]) -> bool:
+    """Tell whether an unencoded `@`, `/` or `?` moved part of the password into another field.
+
+    Such a URL cannot work, and its fields must not be shown in an error.
+    """
+    fields = (given.get("host"), given.get("port"), given.get("dbname"))
+    port = str(given.get("port") or "0").replace(",", "")
+    return not port.isdigit() or any("@" in str(field or "") for field in fields)
+
+
+def connect(
+    url: str | None, *, application_name: str = "mailgres", autocommit: bool = False
+) -> psycopg.Connection:
+    """Connect to `url`, directly or through a transaction pooler."""
+    target = conninfo(url, application_name=application_name)
+    try:
+        # A transaction pooler loses prepared statements between transactions.
+        return psycopg.connect(target, autocommit=autocommit, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        reason = first_line(error)
+        raise DatabaseUnreachable(f"Cannot connect to {describe(url)}: {reason}") from None
+
+
+def describe(url: str | None) -> str:
+    """Return `host:port/database` of a URL, fit for a log."""
+    given = conninfo_to_dict(conninfo(url))
+    host = given.get("host") or given.get("hostaddr") or "localhost"
+    return f"{host}:{given.get('port') or 5432}/{given.get('dbname') or given.get('user') or ''}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text: what a person needs of libpq's paragraphs."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,21 @@
+"""Waiting for a condition, never longer than told."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLL_SECONDS = 0.02
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Poll until the condition holds; false when it did not within the time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,378 @@
+"""What can go wrong, as a tree.
+
+MailgresError
+├── BadDatabaseUrl
+├── DatabaseUnreachable
+├── MigrationFailed
+├── NotMigrated
+├── RequestRefused
+│   ├── UnknownTemplate
+│   ├── InvalidAddress
+│   ├── InvalidPayload
+│   ├── PayloadTooLarge
+│   ├── MissingVariable
+│   ├── InvalidPriority
+│   ├── InvalidRetries
+│   ├── InvalidExpiry
+│   ├── IdempotencyConflict
+│   ├── UnknownRetryPolicy
+│   ├── UnknownRoute
+│   ├── InvalidContent
+│   ├── InvalidKey
+│   ├── InvalidAttachments
+│   ├── MalformedRequest
+│   ├── InvalidSender
+│   └── InvalidHeaders
+├── ActionRefused
+│   ├── UnknownEmail
+│   ├── AlreadySettled
+│   ├── BeingSent
+│   ├── OutcomeUncertain
+│   ├── MayDeliverTwice
+│   └── UnknownEvent
+└── ReportRefused
+    ├── LeaseLost
+    ├── OutcomeNotUnderstood
+    ├── NeverChanged
+    └── InvalidClaim
+
+The first paragraph of a class's docstring is its default message, and `default_hint` says what to
+do about it, so that an error is worth reading wherever it is raised. Errors the database raises
+itself carry a SQLSTATE of class `MG`, and the class that stands for one names it in `sqlstate`;
+`from_database` finds it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class MailgresError(Exception):
+    """Something went wrong in mailgres."""
+
+    sqlstate: ClassVar[str | None] = None
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(self, message: str | None = None, hint: str | None = None) -> None:
+        self.message = message if message is not None else self.default_message()
+        self.hint = hint if hint is not None else self.default_hint
+        super().__init__(self.message)
+
+    @classmethod
+    def default_message(cls) -> str:
+        """Return the first paragraph of the docstring, on one line and without the full stop."""
+        # `python -OO` strips docstrings; the class's name is then the best there is.
+        paragraph = (inspect.getdoc(cls) or cls.__name__).partition("\n\n")[0]
+        return " ".join(paragraph.split()).rstrip(".")
+
+
+class BadDatabaseUrl(MailgresError):
+    """The database URL is not one that PostgreSQL understands.
+
+    The text of the URL is never part of the message: it may hold a password.
+    """
+
+    default_hint = (
+        "Write it as postgresql://user:password@host:5432/database"
+        " and percent-encode special characters of the password."
+    )
+
+
+class DatabaseUnreachable(MailgresError):
+    """The database cannot be reached."""
+
+    default_hint = "Check that the server runs and that host, port, user and password are right."
+
+
+class MigrationFailed(MailgresError):
+    """The migration failed and changed nothing."""
+
+    default_hint = "Nothing was changed. Fix the cause and run `mailgres migrate` again."
+
+
+class NotMigrated(MailgresError):
+    """The database does not have the schema this version of mailgres needs."""
+
+    default_hint = "Run `mailgres migrate`."
+
+
+class RequestRefused(MailgresError):
+    """The email was not accepted.
+
+    `index` is its place among the emails of one call, counting from 0, where there were many.
+    """
+
+    default_hint = "Nothing was enqueued; the subclass says what to mend."
+
+    def __init__(
+        self, message: str | None = None, hint: str | None = None, *, index: int | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.index = index
+
+
+class UnknownTemplate(RequestRefused):
+    """There is no such template."""
+
+    sqlstate = "MG001"
+    default_hint = "Name a template that is not retired, or bring a subject with html or text."
+
+
+class InvalidAddress(RequestRefused):
+    """The recipient is not an email address."""
+
+    sqlstate = "MG002"
+    default_hint = "Give one plain address such as ana@example.com."
+
+
+class InvalidPayload(RequestRefused):
+    """The payload is not a JSON object."""
+
+    sqlstate = "MG003"
+    default_hint = "Give a mapping of JSON values; {} when the template needs none."
+
+
+class PayloadTooLarge(RequestRefused):
+    """The payload is larger than 1 MiB."""
+
+    sqlstate = "MG004"
+    default_hint = "Send files as attachments or link to them."
+
+
+class MissingVariable(RequestRefused):
+    """The payload lacks a variable that the template needs."""
+
+    sqlstate = "MG005"
+    default_hint = "Add the missing keys to the payload."
+
+
+class InvalidPriority(RequestRefused):
+    """The priority is not a whole number from 1 to 9."""
+
+    sqlstate = "MG006"
+    default_hint = "Give 1 (urgent) to 9 (bulk); 5 is the default."
+
+
+class InvalidRetries(RequestRefused):
+    """The number of retries or a delay between them is out of range."""
+
+    sqlstate = "MG007"
+    default_hint = "max_retries is 0 to 100; delays are not negative and at most 30 days."
+
+
+class InvalidExpiry(RequestRefused):
+    """The email would expire before it could be sent."""
+
+    sqlstate = "MG008"
+    default_hint = "Let expires_at be later than scheduled_for and later than now."
+
+
+class IdempotencyConflict(RequestRefused):
+    """The idempotency key was used before for another email."""
+
+    sqlstate = "MG009"
+    default_hint = "Use a new key for new content."
+
+
+class UnknownRetryPolicy(RequestRefused):
+    """There is no such retry policy."""
+
+    sqlstate = "MG010"
+    default_hint = "Name a policy of mailgres.retry_policies, or none."
+
+
+class UnknownRoute(RequestRefused):
+    """There is no such route."""
+
+    sqlstate = "MG011"
+    default_hint = "Name a route of mailgres.routes, or none."
+
+
+class InvalidContent(RequestRefused):
+    """The content of the email is not complete or not valid."""
+
+    sqlstate = "MG012"
+    default_hint = "Give a subject of one line, and html or text."
+
+
+class InvalidKey(RequestRefused):
+    """The tenant, the idempotency key or the correlation id is not valid."""
+
+    sqlstate = "MG013"
+    default_hint = "tenant_id takes 1 to 200 characters, the others 1 to 256."
+
+
+class InvalidAttachments(RequestRefused):
+    """The attachments are not valid."""
+
+    sqlstate = "MG014"
+    default_hint = "Give mappings with filename, content, and optionally content_type, content_id."
+
+
+class MalformedRequest(RequestRefused):
+    """The request has an unknown field or a value of the wrong type."""
+
+    sqlstate = "MG015"
+    default_hint = "The fields are those of mailgres.Email."
+
+
+class InvalidSender(RequestRefused):
+    """The sender, the reply address or a copy is not an email address."""
+
+    sqlstate = "MG016"
+    default_hint = "Display names are for from_email and reply_to only; cc and bcc are lists."
+
+
+class InvalidHeaders(RequestRefused):
+    """The headers or tags are not valid."""
+
+    sqlstate = "MG017"
+    default_hint = "Give mappings of one-line strings, without headers such as From or Subject."
+
+
+class ActionRefused(MailgresError):
+    """The email does not allow this now."""
+
+    default_hint = "Look at its status; the subclass says what is in the way."
+
+
+class UnknownEmail(ActionRefused):
+    """There is no such email in the queue."""
+
+    sqlstate = "MG020"
+    default_hint = "Check the id; an email leaves the queue when its retention is over."
+
+
+class AlreadySettled(ActionRefused):
+    """The email has been settled already."""
+
+    sqlstate = "MG021"
+    default_hint = "To send it again, enqueue it again."
+
+
+class BeingSent(ActionRefused):
+    """The email is being sent."""
+
+    sqlstate = "MG022"
+    default_hint = "Wait for the outcome."
+
+
+class OutcomeUncertain(ActionRefused):
+    """An earlier try may have arrived, so the email cannot be cancelled."""
+
+    sqlstate = "MG023"
+    default_hint = "Wait until its outcome is known, or settle it with record_email_event."
+
+
+class MayDeliverTwice(ActionRefused):
+    """An earlier try may have arrived, so sending again may deliver it twice."""
+
+    sqlstate = "MG024"
+    default_hint = "Settle it with record_email_event, or retry it and accept a duplicate."
+
+
+class UnknownEvent(ActionRefused):
+    """There is no such event."""
+
+    sqlstate = "MG025"
+    default_hint = "Give delivered, bounced, complained or failed."
+
+
+class ReportRefused(MailgresError):
+    """The queue does not take this from a worker."""
+
+    default_hint = "A worker of mailgres does not cause it; the subclass says what is wrong."
+
+
+class LeaseLost(ReportRefused):
+    """The lease was lost, so the report changed nothing.
+
+    The database does not raise it: `mailgres.finish` returns it for one email among many.
+    """
+
+    sqlstate = "MG030"
+    default_hint = "Do nothing: the email was settled, cancelled or given to another worker."
+
+
+class OutcomeNotUnderstood(ReportRefused):
+    """The outcome of a try is not understood."""
+
+    sqlstate = "MG031"
+    default_hint = "Report sent with the provider's id, or the class of the fault."
+
+
+class NeverChanged(ReportRefused):
+    """Rows of this table are never changed."""
+
+    sqlstate = "MG040"
+    default_hint = "Add a new row instead."
+
+
+class InvalidClaim(ReportRefused):
+    """A claim needs a worker, a limit and a lease."""
+
+    sqlstate = "MG050"
+    default_hint = "Claim 1 to 1000 emails for 1 second to 1 hour."
+
+
+_NOT_MIGRATED = {"42883", "42P01", "3F000"}  # undefined function, table, schema
+_UNREACHABLE = {"57P01", "57P02", "57P03"}  # the server stops, crashed, starts
+_WRONG_VALUE = ("22", "54")  # data exceptions; limits, as of the nesting of JSON
+
+
+def from_database(error: BaseException) -> MailgresError | None:
+    """Return our error for one that a driver raised at a call of mailgres; None if it has none.
+
+    Takes the errors of psycopg, psycopg2, asyncpg and, wrapped around these, SQLAlchemy. What has
+    no counterpart here (a deadlock, a time-out, a missing privilege) is best handled as the
+    driver's own error.
+    """
+    cause = driver_error(error)
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    if state is None:
+        return _without_state(error, cause)
+    if state.startswith("MG"):
+        cls = next((c for c in _with_sqlstate() if c.sqlstate == state), MailgresError)
+        return cls(*_texts(cause))
+    if state in _NOT_MIGRATED:
+        return NotMigrated()
+    if state in _UNREACHABLE or state.startswith("08"):
+        return DatabaseUnreachable()
+    if state.startswith(_WRONG_VALUE):
+        # PostgreSQL quotes the value, and that may be a person's.
+        return MalformedRequest()
+    return None
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return what the driver raised, without SQLAlchemy around it.
+
+    SQLAlchemy's text lists the parameters, so it must not get into a traceback of ours.
+    """
+    return getattr(error, "orig", None) or error
+
+
+def _without_state(error: BaseException, cause: BaseException) -> MailgresError | None:
+    lost = getattr(error, "connection_invalidated", False) or isinstance(cause, OSError)
+    if lost or any(c.__name__ == "OperationalError" for c in type(cause).__mro__):
+        return DatabaseUnreachable()
+    return None
+
+
+def _texts(cause: BaseException) -> tuple[str | None, str | None]:
+    """Return message and hint, which psycopg keeps in `diag` and asyncpg in the error itself."""
+    if diag := getattr(cause, "diag", None):
+        return diag.message_primary, diag.message_hint
+    raised = cause.__cause__
+    return getattr(raised, "message", None), getattr(raised, "hint", None)
+
+
+def _with_sqlstate(cls: type[MailgresError] = MailgresError) -> Iterator[type[MailgresError]]:
+    for child in cls.__subclasses__():
+        if child.sqlstate:
+            yield child
+        yield from _with_sqlstate(child)

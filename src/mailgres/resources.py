@@ -1,0 +1,36 @@
+"""Where the database's source and its migrations are.
+
+They live at the top of the repository, where people read them, and inside the package in a wheel.
+Both are plain directories: mailgres does not run from a zip file, because alembic does not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def sql_directory(package: Path = _PACKAGE) -> Path:
+    """Return the directory of the SQL files that define the schema."""
+    return _directory("sql", package)
+
+
+def migrations_directory(package: Path = _PACKAGE) -> Path:
+    """Return alembic's directory: env.py, versions/ and the frozen SQL."""
+    return _directory("migrations", package)
+
+
+def sql_files(directory: Path | None = None) -> list[Path]:
+    """Return the files that make the schema, in the order in which they are applied."""
+    root = directory or sql_directory()
+    return sorted(root.rglob("*.sql"), key=lambda path: path.relative_to(root).parts)
+
+
+def _directory(name: str, package: Path) -> Path:
+    installed = package / name
+    checkout = package.parent.parent / name
+    for candidate in (installed, checkout):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"mailgres is installed without its {name}/ directory: reinstall it")

@@ -1,0 +1,113 @@
+"""A real PostgreSQL for every test that asks: its own database, cloned from a migrated one."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import freeze
+from mailgres import embedded, migrate, resources
+from support.postgres import GIVEN_URL, Connect, Server, database_name, open_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONNECTION_VARIABLES = (
+    "DATABASE_URL",
+    "SUPABASE_DB_URL",
+    "PGHOST",
+    "PGPORT",
+    "PGDATABASE",
+    "PGUSER",
+)
+# Nobody mourns the last transactions of a test after a power cut. (fsync stays on, because the
+# embedded server insists on it.)
+FASTER = {"synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(autouse=True)
+def _no_database_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test reach a database that the developer's shell happens to name."""
+    for name in CONNECTION_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The PostgreSQL of this run: the one DATABASE_URL names, else an embedded one."""
+    if GIVEN_URL:
+        with open_server(GIVEN_URL) as given:
+            yield given
+        return
+    # Not pytest's own directory: below it, the account that root's server runs as cannot enter.
+    with TemporaryDirectory(prefix="mailgres-tests-") as directory:
+        Path(directory).chmod(0o711)
+        with embedded.server(Path(directory), settings=FASTER) as url, open_server(url) as started:
+            yield started
+
+
+@pytest.fixture(scope="session")
+def migrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The migrations, with `sql/` as it is now.
+
+    While somebody works on `sql/`, the frozen copy is behind; the tests then run on what is
+    written, and only the test of the frozen copy asks for `make freeze`.
+    """
+    directory = resources.migrations_directory()
+    if not freeze.is_stale(resources.sql_directory(), directory / "frozen"):
+        return directory
+    copy = tmp_path_factory.mktemp("migrations") / "migrations"
+    shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    freeze.freeze(resources.sql_directory(), copy / "frozen")
+    return copy
+
+
+@pytest.fixture(scope="session")
+def template(server: Server, migrations: Path) -> Iterator[str]:
+    """The name of a migrated database that nobody is connected to."""
+    with server.database() as url:
+        with server.one_at_a_time():
+            migrate.upgrade(url, directory=migrations)
+        yield database_name(url)
+
+
+@pytest.fixture
+def database_url(server: Server, template: str) -> Iterator[str]:
+    """The URL of a migrated database of the test's own."""
+    with server.database(template) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(server: Server) -> Iterator[str]:
+    """The URL of an empty database of the test's own."""
+    with server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Open connections, by default to the test's migrated database; they close with the test."""
+    with ExitStack() as stack:
+
+        def open_connection(
+            url: str | None = None, *, autocommit: bool = True
+        ) -> psycopg.Connection:
+            target = url or request.getfixturevalue("database_url")
+            connection = psycopg.connect(target, autocommit=autocommit)
+            stack.callback(connection.close)
+            return connection
+
+        yield open_connection
+
+
+@pytest.fixture
+def conn(connect: Connect) -> psycopg.Connection:
+    """A connection in autocommit mode to the test's migrated database."""
+    return connect()

@@ -1,0 +1,1 @@
+"""What tests share and conftest.py hands out as fixtures."""

@@ -1,0 +1,43 @@
+"""Fixtures for tests of the database; the conftest.py of a directory imports those it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from support.postgres import Connect, Server
+from support.queue import Clock, Queue
+
+
+@pytest.fixture(scope="session")
+def shared_url(server: Server, template: str) -> Iterator[str]:
+    """The URL of a migrated database in which nothing is ever committed."""
+    with server.database(template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def shared_connection(shared_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shared_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def queue(shared_connection: psycopg.Connection) -> Iterator[Queue]:
+    """An empty queue in a transaction that is rolled back: cheap, for tests of one connection."""
+    yield Queue(shared_connection)
+    shared_connection.rollback()
+
+
+@pytest.fixture
+def clock(queue: Queue) -> Clock:
+    """The clock of that queue, stopped at the present second."""
+    return Clock(queue.conn)
+
+
+@pytest.fixture
+def committed(connect: Connect) -> Queue:
+    """A queue in a database of the test's own, where each statement is committed."""
+    return Queue(connect())
