@@ -12,7 +12,7 @@ POSTGRES ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all-postgres freeze requirements clean
+.PHONY: help venv demo lint format test test-all-postgres freeze docs bench requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the whee
 
 freeze: $(READY) ## Write sql/ into the newest unreleased migration
 	$(BIN)/python scripts/freeze.py
+
+docs: $(READY) ## Write the generated pages of docs/
+	$(BIN)/python scripts/reference.py
+
+bench: $(READY) ## Run all benchmarks (minutes) and keep their results
+	@for name in enqueue claim storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new

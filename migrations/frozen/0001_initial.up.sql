@@ -26,22 +26,22 @@ COMMENT ON FUNCTION mailgres.now() IS
 
 -- ---- sql/10_foundation/30_uuid_v7.sql
 
--- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written
--- out because PostgreSQL has uuidv7() only from version 18 on: the first 48 bits
--- are milliseconds since 1970, two more bits turn version 4 into version 7.
+-- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written out
+-- because PostgreSQL has uuidv7() only from version 18 on. The first half of a random
+-- uuid is replaced: 48 bits of milliseconds since 1970, the version (7), and 12 bits
+-- for the fraction of the millisecond, so that ids keep the order of enqueuing. The
+-- second half has the right variant already.
 
 CREATE FUNCTION mailgres.uuid_v7() RETURNS uuid
     LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN encode(
-    set_bit(
-        set_bit(
-            overlay(
-                uuid_send(gen_random_uuid())
-                PLACING substring(
-                    int8send(floor(date_part('epoch', clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6),
-            52, 1),
-        53, 1),
+    overlay(
+        uuid_send(gen_random_uuid())
+        PLACING int8send(
+            (floor(date_part('epoch', clock_timestamp()) * 1000)::bigint << 16)
+            | 28672
+            | (floor(date_part('epoch', clock_timestamp()) * 4096000)::bigint & 4095))
+        FROM 1 FOR 8),
     'hex')::uuid;
 
 COMMENT ON FUNCTION mailgres.uuid_v7() IS 'A new time-ordered uuid (version 7).';
@@ -373,6 +373,12 @@ CREATE TABLE public.email_queue (
                 ELSE dead_at IS NULL
             END
         END)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05
 );
 
 -- The claim goes round the tenants of a route and takes each one's next emails:
@@ -759,13 +765,15 @@ CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    -- the earliest due time for which this transaction has looked: once is enough
+    -- what this transaction has looked for already: emails due now (and with them all
+    -- others), or due at some later time
     v_looked text := current_setting('mailgres.looked', true);
 BEGIN
-    IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+    IF v_looked = 'now' OR (NOT NEW.ready AND v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at) THEN
         RETURN NULL;
     END IF;
-    v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
+    v_looked := set_config(
+        'mailgres.looked', CASE WHEN NEW.ready THEN 'now' ELSE NEW.next_retry_at::text END, true);
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
@@ -910,117 +918,6 @@ $$;
 
 COMMENT ON FUNCTION mailgres.promote(int) IS
     'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
-
--- ---- sql/30_engine/60_claim.sql
-
--- The claim: who is next, and takes it. Fair between tenants, bounded in cost.
---
--- It serves one route, the routes taking turns. It goes round the tenants that
--- have something ready there, starting after the one served last, and takes up to
--- 3 x weight emails of each, the tenant's own priorities first. Before that an
--- urgent pass does the same among priorities 1 and 2 for at most half of the
--- claim. Who is alone gets the whole claim. A claim of 10 is one turn round the
--- tenants; a larger one is a turn for every ten, unless it is full before.
---
--- Every step reads an exact range of an index, so neither sent rows nor future
--- rows nor the number of tenants nor the backlog make it slower.
-
-CREATE TYPE mailgres.picked AS (
-    ids     uuid[],  -- emails picked and locked so far
-    counts  jsonb,   -- how many of them each tenant has
-    hungry  text[],  -- tenants that took their share in this turn and may have more
-    last    text     -- the tenant at which the turn ended
-);
-
--- Picks and locks the next emails of one tenant.
--- Two statements, so that each has a partial index of its own.
-CREATE FUNCTION mailgres.pick(
-    p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean, p_picked uuid[]
-) RETURNS uuid[]
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF p_urgent THEN
-        RETURN ARRAY(
-            SELECT q.id FROM public.email_queue q
-            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
-              AND q.id <> ALL (p_picked)
-              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
-            ORDER BY q.priority, q.next_retry_at
-            LIMIT p_limit
-            FOR UPDATE SKIP LOCKED);
-    END IF;
-    RETURN ARRAY(
-        SELECT q.id FROM public.email_queue q
-        WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
-          AND q.id <> ALL (p_picked)
-          AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
-        ORDER BY q.priority, q.next_retry_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.pick(text, text, int, boolean, boolean, uuid[]) IS
-    'Picks and locks the next emails of a tenant; plain ones only for processors that know no content and no keys.';
-
--- One turn round the tenants, from the one after p_after to that one itself.
-CREATE FUNCTION mailgres.turn(
-    p_route text, p_limit int, p_urgent boolean, p_plain boolean, p_after text, p_picked mailgres.picked
-) RETURNS mailgres.picked
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    c_most_visits constant int := 1000;  -- paused tenants are passed; this bounds how many
-    v_result  mailgres.picked := p_picked;
-    v_after   text := p_after;
-    v_wrapped boolean := p_after = '';
-    v_tenant  text;
-    v_share   int;
-    v_room    int;
-    v_ids     uuid[];
-BEGIN
-    v_result.hungry := '{}';
-    v_result.last := p_after;
-    FOR v_visit IN 1 .. c_most_visits LOOP
-        v_room := p_limit - cardinality(v_result.ids);
-        EXIT WHEN v_room <= 0;
-
-        IF p_urgent THEN
-            SELECT q.tenant_id INTO v_tenant FROM public.email_queue q
-            WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id > v_after
-            ORDER BY q.tenant_id LIMIT 1;
-        ELSE
-            SELECT q.tenant_id INTO v_tenant FROM public.email_queue q
-            WHERE q.ready AND q.route = p_route AND q.tenant_id > v_after
-            ORDER BY q.tenant_id LIMIT 1;
-        END IF;
-        IF v_tenant IS NULL AND NOT v_wrapped THEN
-            v_wrapped := true;
-            v_after := '';
-            CONTINUE;
-        END IF;
-        EXIT WHEN v_tenant IS NULL
-            OR (v_wrapped AND p_after <> '' AND v_tenant COLLATE "C" > p_after);
-        v_after := v_tenant;
-        v_result.last := v_tenant;
-
-        SELECT CASE WHEN t.paused_at IS NULL THEN 3 * t.weight ELSE 0 END INTO v_share
-        FROM mailgres.tenants t WHERE t.tenant_id = v_tenant;
-        v_share := coalesce(v_share, 3) - coalesce((v_result.counts ->> v_tenant)::int, 0);
-        CONTINUE WHEN v_share <= 0;
-
-        v_ids := mailgres.pick(p_route, v_tenant, least(v_share, v_room), p_urgent, p_plain, v_result.ids);
-        v_result.ids := v_result.ids || v_ids;
-        v_result.counts := v_result.counts || jsonb_build_object(
-            v_tenant, coalesce((v_result.counts ->> v_tenant)::int, 0) + cardinality(v_ids));
-        IF cardinality(v_ids) = v_share THEN
-            v_result.hungry := v_result.hungry || v_tenant;
-        END IF;
-    END LOOP;
-    RETURN v_result;
-END
-$$;
 
 -- ---- sql/30_engine/60_pick.sql
 
@@ -1792,7 +1689,8 @@ CREATE TYPE mailgres.request AS (
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
-    AND p_address ~ '^(?=[^@]{1,64}@)[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@([^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
+    AND strpos(p_address, '@') <= 65
+    AND p_address ~ '^[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@(?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
 
 COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
 
@@ -1843,6 +1741,11 @@ RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::tex
            OR coalesce(a ->> 'content_type', 'a/b') !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$'
            OR coalesce(a ->> 'content_id', 'x') !~ '^[A-Za-z0-9@._-]{1,128}$'
            OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$');
+
+COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS 'Whether these are at most 50 plain email addresses.';
+COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS 'Whether this is an object of header lines that an email may bring.';
+COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS 'Whether this is an object of tags that providers take.';
+COMMENT ON FUNCTION mailgres.are_attachments(jsonb) IS 'Whether this is an array of attachments, 40 MB in all.';
 
 -- ---- sql/40_api/20_fault_of.sql
 
@@ -1969,6 +1872,9 @@ BEGIN
 END
 $$;
 
+COMMENT ON FUNCTION mailgres.refuse_request(text, mailgres.request, bigint) IS
+    'Raises the error for a request, with its place in the array if there were many.';
+
 -- ---- sql/40_api/30_enqueue_many.sql
 
 -- Many at once, by joins. What is accepted is what enqueue_email accepts:
@@ -2003,7 +1909,7 @@ $$;
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
     'Requests with their template, policy and fault.';
 
-CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[]) RETURNS uuid[]
+CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[], p_attachments boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -2040,13 +1946,15 @@ BEGIN
             PERFORM mailgres.refuse_request(v_bad.fault, v_bad.request, v_bad.place);
         END IF;
     END IF;
-    PERFORM mailgres.attach(p_requests, v_ids);
+    IF p_attachments THEN
+        PERFORM mailgres.attach(p_requests, v_ids);
+    END IF;
     RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[]) IS
-    'Enqueues requests, all or none, and returns their ids in order.';
+COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[], boolean) IS
+    'Enqueues requests, all or none, and returns their ids in order; p_attachments says whether any has some.';
 
 CREATE FUNCTION mailgres.attach(p_requests mailgres.request[], p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
@@ -2226,7 +2134,7 @@ BEGIN
         PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', SQLERRM),
             'Compare the types of the arguments of enqueue_email.');
     END;
-    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests));
+    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
 END
 $$;
 

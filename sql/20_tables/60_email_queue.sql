@@ -104,6 +104,12 @@ CREATE TABLE public.email_queue (
                 ELSE dead_at IS NULL
             END
         END)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05
 );
 
 -- The claim goes round the tenants of a route and takes each one's next emails:

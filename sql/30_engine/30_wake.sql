@@ -7,13 +7,15 @@ CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    -- the earliest due time for which this transaction has looked: once is enough
+    -- what this transaction has looked for already: emails due now (and with them all
+    -- others), or due at some later time
     v_looked text := current_setting('mailgres.looked', true);
 BEGIN
-    IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+    IF v_looked = 'now' OR (NOT NEW.ready AND v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at) THEN
         RETURN NULL;
     END IF;
-    v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
+    v_looked := set_config(
+        'mailgres.looked', CASE WHEN NEW.ready THEN 'now' ELSE NEW.next_retry_at::text END, true);
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())

@@ -37,7 +37,8 @@ CREATE TYPE mailgres.request AS (
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
-    AND p_address ~ '^(?=[^@]{1,64}@)[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@([^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
+    AND strpos(p_address, '@') <= 65
+    AND p_address ~ '^[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@(?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
 
 COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
 
@@ -88,3 +89,8 @@ RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::tex
            OR coalesce(a ->> 'content_type', 'a/b') !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$'
            OR coalesce(a ->> 'content_id', 'x') !~ '^[A-Za-z0-9@._-]{1,128}$'
            OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$');
+
+COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS 'Whether these are at most 50 plain email addresses.';
+COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS 'Whether this is an object of header lines that an email may bring.';
+COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS 'Whether this is an object of tags that providers take.';
+COMMENT ON FUNCTION mailgres.are_attachments(jsonb) IS 'Whether this is an array of attachments, 40 MB in all.';

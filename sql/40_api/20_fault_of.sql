@@ -120,3 +120,6 @@ BEGIN
         v_said[2]);
 END
 $$;
+
+COMMENT ON FUNCTION mailgres.refuse_request(text, mailgres.request, bigint) IS
+    'Raises the error for a request, with its place in the array if there were many.';

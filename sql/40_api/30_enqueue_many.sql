@@ -30,7 +30,7 @@ $$;
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
     'Requests with their template, policy and fault.';
 
-CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[]) RETURNS uuid[]
+CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[], p_attachments boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -67,13 +67,15 @@ BEGIN
             PERFORM mailgres.refuse_request(v_bad.fault, v_bad.request, v_bad.place);
         END IF;
     END IF;
-    PERFORM mailgres.attach(p_requests, v_ids);
+    IF p_attachments THEN
+        PERFORM mailgres.attach(p_requests, v_ids);
+    END IF;
     RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[]) IS
-    'Enqueues requests, all or none, and returns their ids in order.';
+COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[], boolean) IS
+    'Enqueues requests, all or none, and returns their ids in order; p_attachments says whether any has some.';
 
 CREATE FUNCTION mailgres.attach(p_requests mailgres.request[], p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql

@@ -35,7 +35,7 @@ BEGIN
         PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', SQLERRM),
             'Compare the types of the arguments of enqueue_email.');
     END;
-    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests));
+    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
 END
 $$;
 

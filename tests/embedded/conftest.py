@@ -27,7 +27,11 @@ class StartUser(Protocol):
     def __call__(self, data_dir: Path, **options: Any) -> User: ...
 
 
-@pytest.fixture(params=["system", "wheel"])
+# A run on one kind of binaries tests that one; `make test-all-postgres` makes a run for each.
+CHOSEN = os.environ.get(binaries.CHOICE)
+
+
+@pytest.fixture(params=[CHOSEN] if CHOSEN in ("system", "wheel") else ["system", "wheel"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which PostgreSQL the test runs on."""
     kind: str = request.param

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mailgres import __version__
+from mailgres.cli.demo import demo
 from mailgres.cli.errors import FriendlyGroup
 from mailgres.cli.migrate import migrate
 
@@ -17,4 +18,5 @@ def main() -> None:
     """An email queue that lives in your PostgreSQL."""
 
 
+main.add_command(demo)
 main.add_command(migrate)

@@ -1,0 +1,108 @@
+"""What every benchmark needs: a real server with fsync on, fair sampling, a result file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from mailgres import __version__, embedded, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A fresh embedded server, as it comes: fsync and synchronous_commit on."""
+    with tempfile.TemporaryDirectory(prefix="mailgres-bench-", ignore_cleanup_errors=True) as place:
+        Path(place).chmod(0o711)  # the account that root's server runs as has to get in
+        settings = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+        with embedded.server(Path(place) / "data", settings=settings) as url:
+            yield url
+
+
+def migrated(url: str, name: str) -> str:
+    """A new migrated database on the server; returns its URL."""
+    target = embedded.database(url, name)
+    migrate.upgrade(target)
+    return target
+
+
+def connect(url: str) -> psycopg.Connection:
+    """A connection that prepares its statements at once, as a busy application has them."""
+    connection = psycopg.connect(url, autocommit=True)
+    connection.prepare_threshold = 0
+    return connection
+
+
+def timed(call: Callable[[], object]) -> float:
+    """How many seconds the call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def in_turn(rounds: int, *calls: Callable[[], object]) -> list[list[float]]:
+    """Times of each call, taken in turn so that noise on the machine meets all of them alike."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, seen in zip(calls, times, strict=True):
+            seen.append(timed(call))
+    return times
+
+
+def milliseconds(times: list[float]) -> dict[str, float]:
+    """Median and spread of some times."""
+    ordered = sorted(times)
+    return {
+        "median_ms": round(statistics.median(ordered) * 1000, 3),
+        "p95_ms": round(ordered[int(len(ordered) * 0.95)] * 1000, 3),
+        "samples": len(ordered),
+    }
+
+
+def machine(connection: psycopg.Connection) -> dict[str, Any]:
+    """What the figures were measured on."""
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "cores": os.cpu_count(),
+        "cpu": model,
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "postgresql": connection.info.server_version,
+        "python": platform.python_version(),
+        "mailgres": __version__,
+    }
+
+
+def report(name: str, connection: psycopg.Connection, result: dict[str, Any]) -> None:
+    """Print the result, and keep it unless this is a trial with small numbers."""
+    whole = {
+        "benchmark": name,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(connection),
+        **result,
+    }
+    text = json.dumps(whole, indent=2)
+    print(text)
+    if not result.get("trial"):
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(text + "\n")

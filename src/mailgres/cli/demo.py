@@ -1,0 +1,16 @@
+"""`mailgres demo`: see the queue at work without setting anything up."""
+
+from __future__ import annotations
+
+import click
+
+from mailgres import demo as demonstration
+
+
+@click.command()
+def demo() -> None:
+    """Show the queue at work in a database of its own, dropped afterwards.
+
+    Uses the server that DATABASE_URL names, else starts an embedded PostgreSQL.
+    """
+    demonstration.run(click.echo)

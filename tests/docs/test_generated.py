@@ -1,0 +1,46 @@
+"""The generated pages are what would be generated now, and nothing in them is left unexplained."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+import reference
+
+
+def test_errors_page_is_current() -> None:
+    written = (reference.DOCS / "errors.md").read_text(encoding="utf-8")
+    assert written == reference.errors_page(), "run `make docs`"
+
+
+def test_sql_page_is_current(conn: psycopg.Connection) -> None:
+    written = (reference.DOCS / "sql.md").read_text(encoding="utf-8")
+    assert written == reference.sql_page(conn), "run `make freeze docs`"
+
+
+@pytest.mark.parametrize(
+    ("what", "query"),
+    [
+        (
+            "functions",
+            """SELECT p.oid::regprocedure FROM pg_proc p
+               WHERE p.pronamespace IN ('public'::regnamespace, 'mailgres'::regnamespace)
+                 AND p.prorettype <> 'trigger'::regtype
+                 AND obj_description(p.oid, 'pg_proc') IS NULL""",
+        ),
+        (
+            "tables",
+            """SELECT c.oid::regclass FROM pg_class c
+               WHERE c.relnamespace IN ('public'::regnamespace, 'mailgres'::regnamespace)
+                 AND c.relkind IN ('r', 'v') AND c.relname <> 'schema_version'
+                 AND obj_description(c.oid, 'pg_class') IS NULL""",
+        ),
+        (
+            "columns of email_queue",
+            """SELECT attname FROM pg_attribute
+               WHERE attrelid = 'email_queue'::regclass AND attnum > 0 AND NOT attisdropped
+                 AND col_description(attrelid, attnum) IS NULL""",
+        ),
+    ],
+)
+def test_everything_has_a_comment(conn: psycopg.Connection, what: str, query: str) -> None:
+    assert conn.execute(query).fetchall() == [], f"{what} without COMMENT ON"

@@ -1,0 +1,67 @@
+"""Every block of the README runs, and says what the README says it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+KNOWN_COMMANDS = {
+    "make demo",
+    "make test",
+    "pip install mailgres",
+    "export DATABASE_URL=postgresql://…",
+    "mailgres migrate",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def test_sql_blocks_run(conn: psycopg.Connection) -> None:
+    refused: list[str] = []
+    for text in blocks("sql"):
+        try:
+            conn.execute(text)
+        except psycopg.Error as error:
+            refused.append(
+                f"ERROR:  {error.diag.message_primary}\nHINT:  {error.diag.message_hint}\n"
+            )
+    assert refused == blocks("text"), "what is refused is what the README shows as refused"
+    count = conn.execute("SELECT count(*) FROM email_queue").fetchone()
+    assert count == (5,)
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_python_blocks_run(conn: psycopg.Connection, database_url: str, text: str) -> None:
+    exec(compile(text, "README.md", "exec"), {"DATABASE_URL": database_url})  # noqa: S102
+    count = conn.execute("SELECT count(*) FROM email_queue").fetchone()
+    assert count == (4,)
+
+
+def test_commands_are_those_tested_elsewhere() -> None:
+    shown = {
+        line.removeprefix("$ ")
+        for text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    }
+    assert shown == KNOWN_COMMANDS
+
+
+def test_no_block_is_left_out() -> None:
+    assert {kind for kind, _ in BLOCKS} == {"sql", "python", "console", "text"}
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
