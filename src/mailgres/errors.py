@@ -5,6 +5,9 @@ MailgresError
 ├── DatabaseUnreachable
 ├── MigrationFailed
 ├── NotMigrated
+├── NoTransaction
+├── TemplateFailed
+├── InvalidTemplate
 ├── RequestRefused
 │   ├── UnknownTemplate
 │   ├── InvalidAddress
@@ -39,16 +42,13 @@ MailgresError
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
 do about it, so that an error is worth reading wherever it is raised. Errors the database raises
 itself carry a SQLSTATE of class `MG`, and the class that stands for one names it in `sqlstate`;
-`from_database` finds it.
+`mailgres.sqlstates` finds it.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import ClassVar
 
 
 class MailgresError(Exception):
@@ -98,6 +98,28 @@ class NotMigrated(MailgresError):
     """The database does not have the schema this version of mailgres needs."""
 
     default_hint = "Run `mailgres migrate`."
+
+
+class NoTransaction(MailgresError):
+    """The connection commits every statement by itself, so more than one cannot be all or none."""
+
+    default_hint = "Call enqueue_many in a transaction, or with less than a thousand emails."
+
+
+class TemplateFailed(MailgresError):
+    """The template cannot be rendered with this payload.
+
+    The message says where and why, and quotes no value of the payload.
+    """
+
+    default_hint = "Mend the template or the payload, then send it again."
+
+
+class InvalidTemplate(MailgresError):
+    """The template is not valid."""
+
+    sqlstate = "MG060"
+    default_hint = "Nothing was written. Mend it and push again."
 
 
 class RequestRefused(MailgresError):
@@ -317,62 +339,3 @@ class InvalidClaim(ReportRefused):
 
     sqlstate = "MG050"
     default_hint = "Claim 1 to 1000 emails for 1 second to 1 hour."
-
-
-_NOT_MIGRATED = {"42883", "42P01", "3F000"}  # undefined function, table, schema
-_UNREACHABLE = {"57P01", "57P02", "57P03"}  # the server stops, crashed, starts
-_WRONG_VALUE = ("22", "54")  # data exceptions; limits, as of the nesting of JSON
-
-
-def from_database(error: BaseException) -> MailgresError | None:
-    """Return our error for one that a driver raised at a call of mailgres; None if it has none.
-
-    Takes the errors of psycopg, psycopg2, asyncpg and, wrapped around these, SQLAlchemy. What has
-    no counterpart here (a deadlock, a time-out, a missing privilege) is best handled as the
-    driver's own error.
-    """
-    cause = driver_error(error)
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    if state is None:
-        return _without_state(error, cause)
-    if state.startswith("MG"):
-        cls = next((c for c in _with_sqlstate() if c.sqlstate == state), MailgresError)
-        return cls(*_texts(cause))
-    if state in _NOT_MIGRATED:
-        return NotMigrated()
-    if state in _UNREACHABLE or state.startswith("08"):
-        return DatabaseUnreachable()
-    if state.startswith(_WRONG_VALUE):
-        # PostgreSQL quotes the value, and that may be a person's.
-        return MalformedRequest()
-    return None
-
-
-def driver_error(error: BaseException) -> BaseException:
-    """Return what the driver raised, without SQLAlchemy around it.
-
-    SQLAlchemy's text lists the parameters, so it must not get into a traceback of ours.
-    """
-    return getattr(error, "orig", None) or error
-
-
-def _without_state(error: BaseException, cause: BaseException) -> MailgresError | None:
-    lost = getattr(error, "connection_invalidated", False) or isinstance(cause, OSError)
-    if lost or any(c.__name__ == "OperationalError" for c in type(cause).__mro__):
-        return DatabaseUnreachable()
-    return None
-
-
-def _texts(cause: BaseException) -> tuple[str | None, str | None]:
-    """Return message and hint, which psycopg keeps in `diag` and asyncpg in the error itself."""
-    if diag := getattr(cause, "diag", None):
-        return diag.message_primary, diag.message_hint
-    raised = cause.__cause__
-    return getattr(raised, "message", None), getattr(raised, "hint", None)
-
-
-def _with_sqlstate(cls: type[MailgresError] = MailgresError) -> Iterator[type[MailgresError]]:
-    for child in cls.__subclasses__():
-        if child.sqlstate:
-            yield child
-        yield from _with_sqlstate(child)

@@ -20,15 +20,15 @@ def shared_url(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_connection(shared_url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(shared_url) as connection:
+    with psycopg.connect(shared_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def queue(shared_connection: psycopg.Connection) -> Iterator[Queue]:
     """An empty queue in a transaction that is rolled back: cheap, for tests of one connection."""
-    yield Queue(shared_connection)
-    shared_connection.rollback()
+    with shared_connection.transaction(force_rollback=True):
+        yield Queue(shared_connection)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ class Queue:
         self.conn.execute(statement, parameters or None)
 
     def enqueue(
-        self, template_type: str = HOLD, recipient_email: str = RECIPIENT, **options: object
+        self, template_type: str = HOLD, recipient_email: str = RECIPIENT, **options: Any
     ) -> UUID:
         """Call enqueue_email; options are its arguments without `p_`."""
         given = {"template_type": template_type, "recipient_email": recipient_email, **options}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import click
 
 from mailgres import __version__
+from mailgres.cli.config import config
 from mailgres.cli.demo import demo
 from mailgres.cli.errors import FriendlyGroup
+from mailgres.cli.janitor import janitor
 from mailgres.cli.migrate import migrate
+from mailgres.cli.templates import templates
 
 __all__ = ["main"]
 
@@ -18,5 +21,8 @@ def main() -> None:
     """An email queue that lives in your PostgreSQL."""
 
 
+main.add_command(config)
 main.add_command(demo)
+main.add_command(janitor)
 main.add_command(migrate)
+main.add_command(templates)

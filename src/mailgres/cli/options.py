@@ -1,13 +1,77 @@
-"""Options that several commands share."""
+"""Options that several commands share, generated from the definitions of the settings."""
 
 from __future__ import annotations
 
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
 import click
 
-database_url = click.option(
-    "--database-url",
-    metavar="URL",
-    envvar=["DATABASE_URL", "SUPABASE_DB_URL"],
-    show_envvar=True,
-    help="The database. Prefer the variable: other users of the machine see arguments.",
+from mailgres.settings import DEFINITIONS, Definition, Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+R = TypeVar("R")
+
+
+def settings_options(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command flags for these settings and `--config`, and call it with `settings`.
+
+    The command gets all settings, whichever of them have flags.
+    """
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def with_settings(**given: object) -> R:
+            return command(settings=_settings(given, names), **given)
+
+        decorated: Callable[..., R] = _config(with_settings)
+        for name in reversed(names):
+            decorated = _option(DEFINITIONS[name])(decorated)
+        return decorated
+
+    return decorate
+
+
+def database_url(command: Callable[..., R]) -> Callable[..., R]:
+    """Call a command that needs nothing but the database with its URL, or None."""
+
+    @functools.wraps(command)
+    def with_url(*, settings: Settings, **given: object) -> R:
+        return command(database_url=settings.database_url, **given)
+
+    return settings_options("database_url")(with_url)
+
+
+def _settings(given: dict[str, object], names: tuple[str, ...]) -> Settings:
+    """Take the flags out of a command's arguments and load the settings with them."""
+    flags = {name: given.pop(name) for name in (*names, "config")}
+    return load(os.environ, flags, Path())
+
+
+_config = click.option(
+    "--config", metavar="FILE", help="Read settings from FILE, not ./mailgres.toml."
 )
+
+
+def _option(definition: Definition) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Return the flag of a setting.
+
+    click is left out of reading and checking: a value means the same in a flag, a variable and
+    the file, and an error names which of them it was.
+    """
+    about = definition.about
+    if definition.secret:
+        about += " Prefer the variable: other users of the machine see arguments."
+    extras = [f"env var: {', '.join(definition.variables)}"]
+    if definition.default_text:
+        extras.append(f"default: {definition.default_text}")
+    return click.option(
+        definition.flag,
+        definition.name,
+        metavar=definition.kind.metavar,
+        help=f"{about}  [{'; '.join(extras)}]",
+    )

@@ -1,0 +1,33 @@
+-- One chunk of each janitor. Lock and work are one statement, so that the lock belongs to the
+-- transaction that works, also behind a transaction pooler. No row: somebody else is at it.
+
+-- limits --
+SET LOCAL statement_timeout = '5s'
+
+-- promote --
+SELECT mailgres.promote(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- reap --
+SELECT mailgres.reap(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- expire --
+SELECT mailgres.expire(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- archive --
+SELECT mailgres.archive_dead_letters(%(chunk)s)
+WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- purge --
+SELECT mailgres.purge_archive(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- retention --
+SELECT mailgres.retain(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- rollups --
+SELECT mailgres.fold(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- forget --
+SELECT mailgres.forget_workers(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- heartbeat --
+SELECT mailgres.heartbeat(%(worker)s, %(version)s, %(details)s)

@@ -1,0 +1,122 @@
+"""Does a duty once: in chunks, each a short transaction that holds the duty's lock."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from mailgres import database
+from mailgres.errors import MailgresError
+from mailgres.janitor.duty import query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from mailgres.janitor.duty import Janitor
+
+    Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+
+MOST_CHUNKS = 50
+"""Chunks of one run. What is left waits for the next, so that no duty keeps a thread for long."""
+
+SHRINK = 10
+"""How much smaller the next chunk is when one took too long."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """For whom a janitor runs: what a heartbeat tells."""
+
+    name: str
+    version: str = ""
+    details: Callable[[], Mapping[str, object]] = field(default=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run did."""
+
+    handled: int = 0
+    chunks: int = 0
+    busy: bool = False
+    """Somebody else was doing the duty."""
+    more: bool = False
+    """It ended before there was nothing left to do."""
+
+
+def run(
+    janitor: Janitor,
+    connect: Connect,
+    worker: WorkerInfo,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Done:
+    """Do a duty until there is nothing left, at most `MOST_CHUNKS` chunks of it.
+
+    `stopped` is asked before each chunk.
+    """
+    handled, size = 0, janitor.chunk
+    with connect() as connection:
+        for chunks in range(MOST_CHUNKS):
+            if stopped():
+                return Done(handled, chunks, more=True)
+            try:
+                count = _run_chunk(janitor, connection, worker, size)
+            except psycopg.errors.QueryCanceled:
+                if size is None or size == 1:
+                    raise
+                # Some emails weigh a thousand times as much as others (attachments).
+                size = max(size // SHRINK, 1)
+                continue
+            if count is None:
+                return Done(handled, chunks, busy=True)
+            handled += count
+            if size is None or count < size:
+                return Done(handled, chunks + 1)
+    return Done(handled, MOST_CHUNKS, more=True)
+
+
+def _run_chunk(
+    janitor: Janitor, connection: psycopg.Connection[Any], worker: WorkerInfo, size: int | None
+) -> int | None:
+    """Do one chunk; return how many rows it handled, or None if somebody else has the lock."""
+    parameters: dict[str, object] = {"chunk": size, "lock": f"mailgres.{janitor.action}"}
+    if not janitor.locked:
+        parameters |= {
+            "worker": worker.name,
+            "version": worker.version,
+            "details": Jsonb(dict(worker.details())),
+        }
+    with connection.transaction():
+        connection.execute(query("limits"))
+        row = connection.execute(janitor.query, parameters).fetchone()
+    return None if row is None else int(row[0])
+
+
+def attempt(
+    janitor: Janitor, connect: Connect, worker: WorkerInfo, *, stopped: Callable[[], bool]
+) -> None:
+    """Do a duty as a scheduler does it: what goes wrong is logged, and the next run tries again."""
+    told: dict[str, object] = {"action": janitor.action, "worker": worker.name}
+    try:
+        done = run(janitor, connect, worker, stopped=stopped)
+    except (psycopg.Error, MailgresError) as error:
+        # The first line only: the details of the database may quote an email.
+        told |= {"sqlstate": getattr(error, "sqlstate", None)}
+        logger.error("%s failed: %s", janitor.action, database.first_line(error), extra=told)  # noqa: TRY400
+    except Exception:
+        logger.exception("%s failed", janitor.action, extra=told)
+    else:
+        told |= {"handled": done.handled, "chunks": done.chunks}
+        # What each worker does for itself every few seconds is no news.
+        level = logging.INFO if done.handled and janitor.locked else logging.DEBUG
+        logger.log(level, "%s handled %s", janitor.action, done.handled, extra=told)

@@ -1,0 +1,126 @@
+"""The values that go through the worker: an email as it was claimed, as it is sent, what came of it.
+
+All of them are frozen: a step of the pipeline makes a new value out of the one before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+Verdict = Literal[
+    "sent", "transient", "rate", "quota", "config", "permanent", "ambiguous", "uncertain"
+]
+"""How a try ended: sent, or the class of the fault (see docs/lifecycle.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """An email under the lease of this worker. The fields are columns of `email_queue`."""
+
+    id: UUID
+    lease_token: UUID
+    tenant_id: str
+    template_type: str
+    template_version: int | None
+    recipient_email: str
+    payload: dict[str, Any]
+    retries: int
+    generation: int
+    provider: str
+    priority: int
+    from_email: str | None
+    reply_to: str | None
+    subject: str | None
+    html: str | None
+    text: str | None
+    headers: dict[str, str] | None
+    tags: dict[str, str] | None
+    cc: list[str] | None
+    bcc: list[str] | None
+    has_attachments: bool
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of its call: the same for every try of this generation."""
+        return f"mailgres/{self.id}/{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that goes with an email."""
+
+    filename: str
+    content_type: str
+    content_id: str | None
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An email rendered: all that a provider needs."""
+
+    email: Email
+    from_email: str
+    reply_to: str | None
+    subject: str
+    html: str | None
+    text: str | None
+    attachments: Sequence[Attachment] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a provider said to one message. A text in `detail` is stored for operators only."""
+
+    verdict: Verdict
+    provider_message_id: str | None = None
+    code: str | None = None
+    message: str | None = None
+    detail: str | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a try, on its way to the database."""
+
+    email: Email
+    result: Result
+    duration_ms: int | None = None
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The outcome as `mailgres.finish` takes it."""
+        result = self.result
+        told: dict[str, Any] = {
+            "id": str(self.email.id),
+            "token": str(self.email.lease_token),
+            "outcome": result.verdict,
+            "provider_message_id": result.provider_message_id,
+            "duration_ms": self.duration_ms,
+        }
+        if result.verdict != "sent":
+            told |= {
+                "code": result.code,
+                "message": result.message,
+                "detail": result.detail,
+                "retry_at": result.retry_at.isoformat() if result.retry_at else None,
+            }
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of an email by its outcome; `refused` if the lease was lost and nothing was."""
+
+    id: UUID
+    status: str | None
+    retries: int | None
+    next_retry_at: datetime | None
+    dead_reason: str | None
+    refused: str | None

@@ -1,0 +1,5 @@
+"""Who sends: the interface of a provider, and those that need no account."""
+
+from mailgres.providers.base import Capabilities, Provider
+
+__all__ = ["Capabilities", "Provider"]

@@ -1,0 +1,43 @@
+"""What the worker knows of a provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mailgres.model import Message, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a provider can do.
+
+    `idempotent`: it takes keys, so that a call whose outcome is unknown may be repeated.
+    """
+
+    batch_size: int = 1
+    idempotent: bool = False
+    attachments: bool = True
+
+
+class Provider(Protocol):
+    """Sends messages. Threads call it at the same time."""
+
+    name: str
+    kind: str
+    capabilities: Capabilities
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        """Send up to `batch_size` messages in one call, and return a result for each, in order.
+
+        A fault of the call is a result, not an exception. An exception is a bug; the worker then
+        takes the outcome for unknown.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

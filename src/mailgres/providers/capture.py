@@ -1,0 +1,81 @@
+"""Keeps messages in the database instead of sending them: for development."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+from typing import TYPE_CHECKING, Any
+
+from mailgres.model import Result
+from mailgres.providers.base import Capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mailgres.model import Message
+
+
+class CaptureProvider:
+    """Keeps every message under its key, so that a repeated call keeps one."""
+
+    kind = "capture"
+
+    def __init__(
+        self, keep: Callable[[Sequence[Mapping[str, Any]]], None], name: str = "capture"
+    ) -> None:
+        self.name = name
+        self.capabilities = Capabilities(batch_size=100, idempotent=True)
+        self._keep = keep
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        """Keep all of them."""
+        self._keep(
+            [
+                {
+                    "key": message.email.key,
+                    "queue_id": str(message.email.id),
+                    "message": as_json(message),
+                }
+                for message in messages
+            ]
+        )
+        return [Result("sent", message.email.key) for message in messages]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def as_json(message: Message) -> dict[str, Any]:
+    """A message as it is kept. Attachments are named; their content is in mailgres.attachments."""
+    email = message.email
+    return {
+        "from": message.from_email,
+        "to": email.recipient_email,
+        "cc": email.cc,
+        "bcc": email.bcc,
+        "reply_to": message.reply_to,
+        "subject": message.subject,
+        "html": message.html,
+        "text": message.text,
+        "headers": email.headers,
+        "tags": email.tags,
+        "attachments": [file.filename for file in message.attachments],
+    }
+
+
+def as_eml(kept: Mapping[str, Any], message_id: str) -> bytes:
+    """A kept message as a mail program opens it."""
+    eml = EmailMessage()
+    eml["From"] = kept["from"]
+    eml["To"] = kept["to"]
+    eml["Subject"] = kept["subject"]
+    eml["Message-ID"] = f"<{message_id}@mailgres>"
+    if kept.get("cc"):
+        eml["Cc"] = ", ".join(kept["cc"])
+    if kept.get("reply_to"):
+        eml["Reply-To"] = kept["reply_to"]
+    for name, value in (kept.get("headers") or {}).items():
+        eml[name] = value
+    eml.set_content(kept.get("text") or "")
+    if kept.get("html"):
+        eml.add_alternative(kept["html"], subtype="html")
+    return eml.as_bytes()

@@ -1,0 +1,27 @@
+"""Named queries out of the `.sql` files of this package.
+
+A line `-- name --` starts a query, which goes on to the next such line. Parameters are psycopg's
+`%(name)s`; SQLAlchemy's callers turn them into its own.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import LiteralString, cast
+
+_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+
+
+@cache
+def load(file: str = "queries.sql") -> dict[str, LiteralString]:
+    """Return the queries of a file by name."""
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    _, *parts = _NAME.split(text)
+    # psycopg asks for literals, so that nobody builds SQL out of values. A file that comes with
+    # the package is one.
+    return {
+        name: cast("LiteralString", query.strip())
+        for name, query in zip(parts[::2], parts[1::2], strict=True)
+    }

@@ -1,0 +1,32 @@
+"""One typed, frozen object says how a process works: `load` makes it, nothing is read before.
+
+A flag goes before the environment, that before the file `mailgres.toml`, that before the profile,
+that before the default. Each setting is defined once, as a field of `Settings`; flags, variables,
+keys of the file, messages and docs/settings.md follow from that.
+"""
+
+from mailgres.settings.definitions import Definition, Origin
+from mailgres.settings.errors import InvalidSettings, Problem
+from mailgres.settings.kinds import Rate
+from mailgres.settings.loading import load
+from mailgres.settings.model import (
+    DEFINITIONS,
+    PROFILES,
+    Explanation,
+    QueueDefaults,
+    Settings,
+)
+
+__all__ = [
+    "DEFINITIONS",
+    "PROFILES",
+    "Definition",
+    "Explanation",
+    "InvalidSettings",
+    "Origin",
+    "Problem",
+    "QueueDefaults",
+    "Rate",
+    "Settings",
+    "load",
+]

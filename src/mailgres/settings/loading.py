@@ -1,0 +1,146 @@
+"""Puts the settings together: flag, else environment, else file, else profile, else default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mailgres.settings import files
+from mailgres.settings.definitions import PREFIX, Origin
+from mailgres.settings.errors import InvalidSettings, Problem
+from mailgres.settings.kinds import BadValue, suggestion
+from mailgres.settings.model import DEFINITIONS, PROFILES, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CONFIG = "MAILGRES_CONFIG"
+OTHER_VARIABLES = frozenset({CONFIG, "MAILGRES_EMBEDDED_BINARIES"})
+"""Variables of ours that are not settings. The second one is of `mailgres.embedded`."""
+
+# Kubernetes puts variables like these into every container of a namespace in which a service is
+# called mailgres or mailgres-something. Nobody can help that, so they are no mistakes.
+_OF_KUBERNETES = re.compile(
+    r"MAILGRES_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
+)
+
+
+class Given(NamedTuple):
+    """A value as it was given."""
+
+    value: object
+    origin: Origin
+
+
+def load(
+    environ: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+    directory: Path | None = None,
+) -> Settings:
+    """Return the settings, or raise InvalidSettings with everything that is wrong.
+
+    `flags` are values by the names of settings, None for those not given; `config` among them
+    names the file, as MAILGRES_CONFIG does. Where neither does, `mailgres.toml` in `directory` is
+    read if it is there. A variable that is empty counts as not set.
+    """
+    said = {name: value for name, value in (flags or {}).items() if value is not None}
+    file = _file(environ, said.pop("config", None), directory)
+    problems = [*_unknown_flags(said), *_unknown_variables(environ)]
+    given = _from_environment(environ) | _from_flags(said)
+    if file:
+        problems += _unknown_keys(file)
+        given = _from_file(file) | given
+    given = _from_profile(given) | given
+    values = _parse(given, problems)
+    if problems:
+        raise InvalidSettings(problems)
+    if file:
+        file.warn_if_open(name for name, each in DEFINITIONS.items() if each.secret)
+    return Settings(**values, origins={name: each.origin for name, each in given.items()})
+
+
+def _file(environ: Mapping[str, str], flag: object, directory: Path | None) -> files.File | None:
+    named, source = environ.get(CONFIG, "").strip(), f"{CONFIG} in the environment"
+    if flag is not None:
+        named, source = str(flag), "--config"
+    if named:
+        return files.read_named(directory or Path(), named, source)
+    return files.read_if_there(directory) if directory else None
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, Given]:
+    return {
+        name: Given(flags[name], Origin("flag", definition.flag))
+        for name, definition in DEFINITIONS.items()
+        if name in flags
+    }
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    given = {}
+    for name, definition in DEFINITIONS.items():
+        for variable in definition.variables:
+            if environ.get(variable, "").strip():
+                origin = Origin("environment", f"{variable} in the environment")
+                given[name] = Given(environ[variable], origin)
+                break
+    return given
+
+
+def _from_file(file: files.File) -> dict[str, Given]:
+    return {
+        name: Given(file.values[name], Origin("file", file.place(name)))
+        for name in DEFINITIONS
+        if name in file.values
+    }
+
+
+def _from_profile(given: Mapping[str, Given]) -> dict[str, Given]:
+    definition = DEFINITIONS["profile"]
+    try:
+        chosen = given["profile"].value if "profile" in given else definition.default
+        profile = definition.kind.parse(chosen)
+    except BadValue:
+        # It is reported with all the others.
+        return {}
+    origin = Origin("profile", f"profile {profile}")
+    return {name: Given(value, origin) for name, value in PROFILES[profile].items()}
+
+
+def _parse(given: Mapping[str, Given], problems: list[Problem]) -> dict[str, Any]:
+    values = {}
+    for name, (value, origin) in given.items():
+        kind = DEFINITIONS[name].kind
+        try:
+            values[name] = kind.parse(value)
+        except BadValue as why:
+            problems.append(Problem(f"{name}, from {origin}: {why}", f"Give {kind.allowed}."))
+    return values
+
+
+def _unknown_flags(flags: Iterable[str]) -> Iterable[Problem]:
+    for name in flags:
+        if name not in DEFINITIONS:
+            yield _unknown(f"There is no setting {name}", name, DEFINITIONS)
+
+
+def _unknown_keys(file: files.File) -> Iterable[Problem]:
+    for key in file.values:
+        if key not in DEFINITIONS:
+            yield _unknown(f"{file.place(key)}: there is no setting {key}", key, DEFINITIONS)
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterable[Problem]:
+    known = {definition.variables[0] for definition in DEFINITIONS.values()} | OTHER_VARIABLES
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable in known:
+            continue
+        if not _OF_KUBERNETES.fullmatch(variable):
+            yield _unknown(f"{variable} in the environment is no setting", variable, known)
+
+
+def _unknown(message: str, word: str, known: Iterable[str]) -> Problem:
+    meant = suggestion(word, known)
+    hint = f"Did you mean {meant}?" if meant else f"Known are {', '.join(sorted(known))}."
+    return Problem(message, hint)

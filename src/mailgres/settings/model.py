@@ -1,0 +1,251 @@
+"""All settings of mailgres: the fields of `Settings` are their definitions."""
+# ruff: noqa: RUF009 - `setting` returns a dataclass field, which is what a default may be
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, get_args
+
+from mailgres.settings.definitions import DEFAULT, Definition, Origin, definitions, setting
+from mailgres.settings.errors import InvalidSettings, Problem
+from mailgres.settings.kinds import (
+    BadValue,
+    Choice,
+    Duration,
+    Names,
+    Number,
+    Or,
+    PerTime,
+    Rate,
+    Text,
+)
+from mailgres.settings.urls import ApiUrl, DatabaseUrl, SmtpUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Profile = Literal["production", "development", "gateway"]
+Listen = Literal["auto", "on", "off"]
+LogFormat = Literal["auto", "json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+PROFILES: dict[str, dict[str, object]] = {
+    "production": {"retry_policy": "stepped"},
+    "development": {"retry_policy": "development", "providers": "capture"},
+    "gateway": {
+        "retry_policy": "gateway",
+        "expires_after": "24h",
+        "rate_limit": "100/m",
+        "concurrency": 5,
+    },
+}
+"""What each profile sets, unless a flag, a variable or the file says otherwise."""
+
+CREDENTIALS = {"resend": "resend_api_key", "smtp": "smtp_url"}
+"""The setting without which a provider cannot be used. (SES finds its own, as AWS's tools do.)"""
+
+_ADDRESS = r"""[^\s"(),:;<>@\[\\\]]{1,64}@(?:[^\W_][\w-]*\.)+[^\W_][\w-]*"""
+_SENDER = Text(
+    "an address such as mail@example.com or Example <mail@example.com>",
+    rf"(?:[^<>]*<{_ADDRESS}>|{_ADDRESS})",
+    "ADDRESS",
+    320,
+)
+
+
+def new_worker_name() -> str:
+    """Return a name that no other worker has, even on hosts and in containers of the same name."""
+    return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDefaults:
+    """What the database is to assume for emails that do not say otherwise.
+
+    `chosen` is false if nobody chose a profile or one of these values; then what an operator
+    wrote into the database by hand should stand.
+    """
+
+    retry_policy: str
+    expires_after: timedelta | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One setting for the eyes of a person: the value masked if secret, and its source."""
+
+    name: str
+    value: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Settings:
+    """How this process works. Made by `load`, or with the values wanted, as `Settings(lease=…)`."""
+
+    profile: Profile = setting(
+        Choice(get_args(Profile)), "Chooses retry policy, limits and expiry together.", "production"
+    )
+    database_url: str | None = setting(
+        DatabaseUrl(),
+        "The database.",
+        None,
+        also=("DATABASE_URL", "SUPABASE_DB_URL"),
+        secret=True,
+    )
+    statement_timeout: timedelta = setting(
+        Duration("100ms", "10m"),
+        "How long a statement in the database may take.",
+        timedelta(seconds=5),
+    )
+    listen: Listen = setting(
+        Choice(get_args(Listen)),
+        "Whether the database wakes the worker; `auto` finds out whether it can.",
+        "auto",
+    )
+    poll_interval: timedelta = setting(
+        Duration("50ms", "5m"),
+        "How often the worker looks for emails when nothing wakes it.",
+        timedelta(seconds=1),
+    )
+    worker_name: str = setting(
+        # The SQL functions know processors without a token by the name `rpc`.
+        Text("1 to 200 characters without blanks, not rpc", r"(?!rpc\Z)\S+", "NAME", 200),
+        "The name of the worker in leases, logs and heartbeats.",
+        factory=new_worker_name,
+        default_text="host-pid-random",
+    )
+    processes: int = setting(Number(1, 64), "How many processes work.", 1)
+    concurrency: int = setting(
+        Number(1, 1000), "How many calls to providers a process makes at once.", 10
+    )
+    batch_size: int = setting(Number(1, 1000), "How many emails a claim takes at most.", 10)
+    lease: timedelta = setting(
+        Duration("1s", "1h"),
+        "How long claimed emails belong to a worker that is not heard of.",
+        timedelta(minutes=1),
+    )
+    grace: timedelta = setting(
+        Duration("0s", "1h"),
+        "How long a worker that is told to stop may finish what it has begun.",
+        timedelta(seconds=30),
+    )
+    retry_policy: str = setting(
+        Text("the name of a row in mailgres.retry_policies", r"[a-z][a-z0-9_-]{0,62}", "NAME"),
+        "The retry policy of emails that name none.",
+        "stepped",
+    )
+    expires_after: timedelta | None = setting(
+        Or("never", Duration("1s", "3650d")),
+        "Emails not sent this long after they were due are given up.",
+        None,
+    )
+    rate_limit: Rate | None = setting(
+        Or("unlimited", PerTime()), "How many emails may leave in a time, by all workers.", None
+    )
+    from_email: str | None = setting(
+        _SENDER, "The sender of emails for which neither template nor tenant names one.", None
+    )
+    reply_to: str | None = setting(_SENDER, "Where replies to such emails go.", None)
+    providers: tuple[str, ...] = setting(
+        Names(("capture", "null", "resend", "ses", "smtp")),
+        "Who sends, in the order of preference; `capture` keeps emails in the database.",
+        ("capture",),
+    )
+    provider_timeout: timedelta = setting(
+        Duration("100ms", "10m"), "How long a call to a provider may take.", timedelta(seconds=30)
+    )
+    resend_api_key: str | None = setting(
+        Text("an API key from resend.com", r"[!-~]+", "KEY"),
+        "The API key of Resend.",
+        None,
+        also=("RESEND_API_KEY",),
+        secret=True,
+    )
+    resend_api_url: str = setting(ApiUrl(), "Where Resend's API is.", "https://api.resend.com")
+    ses_region: str | None = setting(
+        Text("a region such as eu-west-1", r"[a-z]{2,3}(-[a-z]+)+-\d{1,2}", "REGION"),
+        "The AWS region of SES.",
+        None,
+        also=("AWS_REGION", "AWS_DEFAULT_REGION"),
+    )
+    ses_configuration_set: str | None = setting(
+        Text("letters, digits, - and _, at most 64", r"[A-Za-z0-9_-]{1,64}", "NAME"),
+        "The configuration set that SES uses.",
+        None,
+    )
+    smtp_url: str | None = setting(SmtpUrl(), "The SMTP server.", None, secret=True)
+    log_format: LogFormat = setting(
+        Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"
+    )
+    log_level: LogLevel = setting(
+        Choice(get_args(LogLevel)), "The least important lines that are logged.", "info"
+    )
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name, definition in DEFINITIONS.items():
+            value = getattr(self, name)
+            if value is None and definition.default is None:
+                continue
+            try:
+                object.__setattr__(self, name, definition.kind.parse(value))
+            except BadValue as why:
+                problems.append(Problem(f"{name}: {why}", f"Give {definition.kind.allowed}."))
+        if problems:
+            raise InvalidSettings(problems)
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={each.value!r}" for each in self.explain())
+        return f"Settings({', '.join(shown)})"
+
+    def origin(self, name: str) -> Origin:
+        """Return where a setting's value came from."""
+        return self.origins.get(DEFINITIONS[name].name, DEFAULT)
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """Return every setting, fit to be shown."""
+        return tuple(
+            Explanation(name, definition.show(getattr(self, name)), self.origin(name))
+            for name, definition in DEFINITIONS.items()
+        )
+
+    def queue_defaults(self) -> QueueDefaults:
+        """Return what the worker writes into the database's own settings when it starts."""
+        ours = ("profile", "retry_policy", "expires_after")
+        chosen = any(self.origin(name).layer not in {"default", "profile"} for name in ours)
+        return QueueDefaults(self.retry_policy, self.expires_after, chosen)
+
+    def check_providers(self) -> None:
+        """Refuse to send through a provider for which there are no credentials."""
+        problems = [
+            Problem(
+                f"providers, from {self.origin('providers')}: {provider} needs {needed}",
+                f"Set {' or '.join(reversed(DEFINITIONS[needed].variables))}.",
+            )
+            for provider, needed in CREDENTIALS.items()
+            if provider in self.providers and getattr(self, needed) is None
+        ]
+        if problems:
+            raise InvalidSettings(problems)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what is allowed but most likely not meant, for logs and terminals."""
+        if self.origin("providers").layer != "default":
+            return ()
+        return tuple(
+            f"{needed} is set, but emails are only captured, because providers does not name"
+            f" {provider}"
+            for provider, needed in CREDENTIALS.items()
+            if getattr(self, needed) is not None
+        )
+
+
+DEFINITIONS: dict[str, Definition] = definitions(Settings)
+"""Every setting by name."""

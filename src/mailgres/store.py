@@ -1,0 +1,184 @@
+"""What the worker asks the database, one method for each SQL function of the same name.
+
+A store is used by many threads; each call takes a connection from the pool and is a transaction of
+its own. Behind a transaction pooler nothing may stay with a connection: no prepared statements, no
+LISTEN, no settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+from psycopg_pool import ConnectionPool
+
+from mailgres import database
+from mailgres.model import Attachment, Email, Settled
+from mailgres.queries import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
+    from uuid import UUID
+
+    from mailgres.model import Outcome
+
+T = TypeVar("T")
+
+QUERIES = load("store.sql")
+STATEMENT_TIMEOUT = "5s"
+
+
+class Store:
+    """The queue, as a worker sees it."""
+
+    def __init__(self, url: str, *, worker: str, connections: int = 4) -> None:
+        self.worker = worker
+        self.url = url
+        with database.connect(url, autocommit=True) as connection:
+            self.pooled = behind_a_pooler(connection)
+        self.pool = ConnectionPool(
+            database.conninfo(url),
+            min_size=1,
+            max_size=connections,
+            kwargs={"autocommit": True, "prepare_threshold": None if self.pooled else 0},
+            configure=self._configure,
+            open=True,
+        )
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self.pool.close()
+
+    def connect(self) -> psycopg.Connection:
+        """A connection of its own, set up like those of the pool: for whoever listens."""
+        connection = database.connect(self.url, autocommit=True)
+        connection.prepare_threshold = None if self.pooled else 0
+        self._configure(connection)
+        return connection
+
+    def claim(
+        self,
+        limit: int,
+        lease: timedelta,
+        providers: Sequence[str],
+        connection: psycopg.Connection | None = None,
+    ) -> list[Email]:
+        """Lease up to `limit` emails that one of the providers can send."""
+        parameters = {
+            "worker": self.worker,
+            "limit": limit,
+            "lease": lease,
+            "providers": list(providers),
+        }
+        if connection is not None:
+            return self._ask(connection, "claim", parameters, Email)
+        with self.pool.connection() as pooled:
+            return self._ask(pooled, "claim", parameters, Email)
+
+    def begin(self, emails: Iterable[Email]) -> set[UUID]:
+        """Mark the calls for these emails as begun; returns those that may be made."""
+        return self._for_each_lease("begin", emails)
+
+    def extend(self, emails: Iterable[Email], lease: timedelta) -> set[UUID]:
+        """Lengthen leases; returns the emails that are still ours."""
+        return self._for_each_lease("extend", emails, lease=lease)
+
+    def give_back(self, emails: Iterable[Email]) -> set[UUID]:
+        """Return emails that were not sent."""
+        return self._for_each_lease("give_back", emails)
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Write outcomes, each only if its lease still holds."""
+        document = json.dumps([outcome.as_json() for outcome in outcomes])
+        with self.pool.connection() as connection:
+            return self._ask(connection, "finish", {"outcomes": document}, Settled)
+
+    def attachments(self, emails: Iterable[Email]) -> dict[UUID, list[Attachment]]:
+        """The files of these emails."""
+        found: dict[UUID, list[Attachment]] = defaultdict(list)
+        with self.pool.connection() as connection:
+            rows = connection.execute(
+                QUERIES["attachments"], {"ids": [email.id for email in emails]}
+            )
+            for queue_id, *fields in rows:
+                found[queue_id].append(Attachment(*fields))
+        return found
+
+    def senders(self) -> Senders:
+        """From-address and reply address of templates and of tenants that have their own."""
+        with self.pool.connection() as connection:
+            templates = connection.execute(QUERIES["templates"]).fetchall()
+            tenants = connection.execute(QUERIES["tenants"]).fetchall()
+        return (
+            {name: (sender, reply) for name, sender, reply in templates},
+            {name: (sender, reply) for name, sender, reply in tenants},
+        )
+
+    def set_defaults(self, retry_policy: str, expires_after: timedelta | None) -> None:
+        """Say what holds for emails that do not say otherwise."""
+        with self.pool.connection() as connection:
+            connection.execute(
+                QUERIES["set_defaults"],
+                {"retry_policy": retry_policy, "expires_after": expires_after},
+            )
+
+    def capture(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Keep messages instead of sending them."""
+        with self.pool.connection() as connection:
+            connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
+
+    def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> None:
+        """Say which providers this worker has, in the order of preference."""
+        with self.pool.connection() as connection:
+            connection.execute(QUERIES["use_providers"], {"providers": Jsonb(providers)})
+
+    def sleep(self, connection: psycopg.Connection, seconds: timedelta) -> timedelta | None:
+        """Ask to be woken; returns how long it is until an email is due by itself."""
+        row = connection.execute(
+            QUERIES["sleep"], {"worker": self.worker, "seconds": seconds}
+        ).fetchone()
+        return row[0] if row else None
+
+    def rise(self, connection: psycopg.Connection) -> None:
+        """Ask not to be woken any more."""
+        connection.execute(QUERIES["rise"], {"worker": self.worker})
+
+    def _configure(self, connection: psycopg.Connection) -> None:
+        if not self.pooled:
+            connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
+
+    def _ask(
+        self, connection: psycopg.Connection, query: str, parameters: Mapping[str, Any], kind: type[T]
+    ) -> list[T]:
+        with connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
+            return cursor.execute(QUERIES[query], parameters).fetchall()
+
+    def _for_each_lease(self, query: str, emails: Iterable[Email], **more: Any) -> set[UUID]:  # noqa: ANN401
+        """Run a query that takes a token and its emails."""
+        leases: dict[UUID, list[UUID]] = defaultdict(list)
+        for email in emails:
+            leases[email.lease_token].append(email.id)
+        held: set[UUID] = set()
+        with self.pool.connection() as connection:
+            for token, ids in leases.items():
+                rows = connection.execute(QUERIES[query], {"token": token, "ids": ids, **more})
+                held.update(row[0] for row in rows)
+        return held
+
+
+Senders = tuple[dict[str, tuple[str | None, str | None]], dict[str, tuple[str | None, str | None]]]
+"""From-address and reply address by template, and by tenant."""
+
+
+def behind_a_pooler(connection: psycopg.Connection) -> bool:
+    """Tell whether somebody stands between us and PostgreSQL.
+
+    A pooler makes up a process id for its client; the server's own tells the truth.
+    """
+    row = connection.execute(QUERIES["backend_pid"], prepare=False).fetchone()
+    return row is None or row[0] != connection.info.backend_pid

@@ -1,0 +1,52 @@
+-- What the worker asks the database: calls of the functions in the schema mailgres.
+
+-- claim --
+SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email, payload,
+       retries, generation, provider, priority,
+       from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments
+FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
+
+-- begin --
+SELECT mailgres.begin(%(token)s, %(ids)s)
+
+-- finish --
+SELECT id, status, retries, next_retry_at, dead_reason, refused
+FROM mailgres.finish(%(outcomes)s)
+
+-- extend --
+SELECT mailgres.extend(%(token)s, %(ids)s, %(lease)s)
+
+-- give_back --
+SELECT mailgres.give_back(%(token)s, %(ids)s)
+
+-- sleep --
+SELECT mailgres.sleep(%(worker)s, %(seconds)s) - clock_timestamp()
+
+-- rise --
+SELECT mailgres.rise(%(worker)s)
+
+-- listen --
+LISTEN mailgres
+
+-- backend_pid --
+SELECT pg_backend_pid()
+
+-- attachments --
+SELECT queue_id, filename, content_type, content_id, content
+FROM mailgres.attachments WHERE queue_id = ANY(%(ids)s) ORDER BY queue_id, position
+
+-- templates --
+SELECT template_type, from_email, reply_to FROM public.email_templates
+
+-- tenants --
+SELECT tenant_id, from_email, reply_to FROM mailgres.tenants
+WHERE from_email IS NOT NULL OR reply_to IS NOT NULL
+
+-- capture --
+SELECT mailgres.capture(%(messages)s)
+
+-- use_providers --
+SELECT mailgres.use_providers(%(providers)s)
+
+-- set_defaults --
+SELECT mailgres.set_defaults(%(retry_policy)s, %(expires_after)s)

@@ -1,0 +1,19 @@
+"""What is wrong with a template or its payload, before it is known whom to tell."""
+
+from __future__ import annotations
+
+
+class Fault(Exception):
+    """One thing wrong, and where. It never quotes a value of the payload."""
+
+    def __init__(self, part: str, what: str, line: int | None = None) -> None:
+        super().__init__(what)
+        self.part = part
+        """`subject`, `html`, `text`, or `payload`."""
+        self.what = what
+        self.line = line
+        """The line within the part."""
+
+    def __str__(self) -> str:
+        where = f", line {self.line}" if self.line and self.part != "subject" else ""
+        return f"{self.part}{where}: {self.what}"

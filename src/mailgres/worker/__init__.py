@@ -1,0 +1,5 @@
+"""The worker: claim, render, begin, send, finish."""
+
+from mailgres.worker.worker import Summary, Worker
+
+__all__ = ["Summary", "Worker"]

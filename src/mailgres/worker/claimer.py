@@ -1,0 +1,129 @@
+"""Gets work: claims when there is room, and sleeps lightly when there is nothing.
+
+A sleeping worker is registered, so that an enqueue wakes it. Between a claim that found nothing and
+that registration an email may slip in, and a transaction may have looked for sleepers just before
+it commits: so the worker looks again after 5, 25 and 100 ms before it relies on being woken. The
+poll is the floor under all of this, and the only way behind a transaction pooler.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from mailgres.errors import DatabaseUnreachable
+from mailgres.queries import load
+from mailgres.worker.finisher import UNREACHABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mailgres.model import Email
+    from mailgres.store import Store
+
+log = logging.getLogger(__name__)
+
+GLANCES = (0.0, 0.005, 0.025, 0.1)
+"""Seconds before each further look, once nothing was found."""
+NAP = timedelta(seconds=60)
+"""How long a registration as sleeping holds; renewed at half of it."""
+
+
+class Claimer:
+    """One connection that claims and listens."""
+
+    def __init__(
+        self, store: Store, providers: Sequence[str], lease: timedelta, poll: float
+    ) -> None:
+        self.store = store
+        self.providers = providers
+        self.lease = lease
+        self.poll = poll
+        self._connection: psycopg.Connection | None = None
+        self._napping_since: float | None = None
+        self._empty = 0
+        self._trouble = 0
+
+    def claim(self, limit: int) -> list[Email]:
+        """Claim up to `limit` emails; none also while the database is away."""
+        try:
+            connection = self._connect()
+            emails = self.store.claim(limit, self.lease, self.providers, connection)
+            if len(emails) == limit:
+                self._rise(connection)
+        except (*UNREACHABLE, DatabaseUnreachable) as error:
+            self._lose_connection(error)
+            return []
+        self._trouble = 0
+        self._empty = 0 if emails else self._empty + 1
+        return emails
+
+    def rest(self, stopping: threading.Event) -> None:
+        """Wait until there may be something to claim."""
+        if self._trouble:
+            stopping.wait(min(0.1 * 2**self._trouble, 5.0) * random.uniform(0.8, 1.2))
+            return
+        try:
+            until_due = self._nap(self._connect())
+            glance = GLANCES[self._empty - 1] if self._empty <= len(GLANCES) else None
+            wait = self.poll * random.uniform(0.8, 1.2) if glance is None else glance
+            if until_due is not None:
+                wait = min(wait, max(until_due, 0.0))
+            self._listen(wait, stopping)
+        except (*UNREACHABLE, DatabaseUnreachable) as error:
+            self._lose_connection(error)
+
+    def close(self) -> None:
+        """Sign off and let go of the connection."""
+        if self._connection is None:
+            return
+        try:
+            self._rise(self._connection)
+        except psycopg.Error:
+            log.debug("not signed off", extra={"action": "rise"})
+        self._connection.close()
+        self._connection = None
+
+    def _connect(self) -> psycopg.Connection:
+        if self._connection is None:
+            self._connection = self.store.connect()
+            self._napping_since = None
+            if not self.store.pooled:
+                self._connection.execute(load("store.sql")["listen"])
+        return self._connection
+
+    def _nap(self, connection: psycopg.Connection) -> float | None:
+        """Be registered as sleeping; seconds until an email is due by itself, if that is soon."""
+        now = time.monotonic()
+        until_due = self.store.sleep(connection, NAP)
+        self._napping_since = now
+        return until_due.total_seconds() if until_due is not None else None
+
+    def _rise(self, connection: psycopg.Connection) -> None:
+        if self._napping_since is not None:
+            self.store.rise(connection)
+            self._napping_since = None
+
+    def _listen(self, seconds: float, stopping: threading.Event) -> None:
+        """Wait for a notification, for at most so long; look up now and then whether to stop."""
+        if self.store.pooled:
+            stopping.wait(seconds)
+            return
+        connection = self._connect()
+        deadline = time.monotonic() + seconds
+        while not stopping.is_set() and (left := deadline - time.monotonic()) > 0:
+            if any(True for _ in connection.notifies(timeout=min(left, 0.5), stop_after=1)):
+                return
+
+    def _lose_connection(self, error: Exception) -> None:
+        self._trouble = min(self._trouble + 1, 6)
+        log.warning("the database is away", extra={"action": "claim", "error": str(error)})
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,108 @@
+"""Writes outcomes, many at once: one statement for what has gathered in a few milliseconds.
+
+An outcome that cannot be written stays in memory until the database is back; meanwhile nothing more
+is claimed, because its email still counts as held.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mailgres.model import Outcome, Settled
+    from mailgres.store import Store
+    from mailgres.worker.inflight import InFlight
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE = (psycopg.OperationalError, PoolTimeout)
+"""What the driver raises while the database cannot be asked."""
+
+
+class Finisher(threading.Thread):
+    """Gathers outcomes and writes them: after `linger` seconds, or when there are `most`."""
+
+    def __init__(
+        self, store: Store, held: InFlight, *, linger: float = 0.02, most: int = 500
+    ) -> None:
+        super().__init__(name="mailgres-finisher", daemon=True)
+        self.store = store
+        self.held = held
+        self.linger = linger
+        self.most = most
+        self.counts: Counter[str] = Counter()
+        self._waiting: deque[Outcome] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+
+    def put(self, outcomes: Iterable[Outcome]) -> None:
+        """Hand over outcomes to be written."""
+        with self._changed:
+            self._waiting.extend(outcomes)
+            self._changed.notify()
+
+    def close(self, timeout: float) -> bool:
+        """Write what is left and end; tells whether all was written in time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self.join(timeout)
+        return not self.is_alive()
+
+    def run(self) -> None:
+        """Write until closed and empty."""
+        while batch := self._gather():
+            self._write(batch)
+
+    def _gather(self) -> list[Outcome]:
+        """The next outcomes to write; none when it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            if not self._closing:
+                self._changed.wait_for(
+                    lambda: len(self._waiting) >= self.most or self._closing, self.linger
+                )
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self.most))]
+
+    def _write(self, batch: Sequence[Outcome]) -> None:
+        """Write a batch, however long the database is away."""
+        wait = 0.05
+        while True:
+            try:
+                settled = self.store.finish(batch)
+            except UNREACHABLE as error:
+                log.warning(
+                    "outcomes wait for the database",
+                    extra={"action": "finish", "outcomes": len(batch), "error": str(error)},
+                )
+                time.sleep(wait)
+                wait = min(wait * 2, 2.0)
+            else:
+                self._settle(settled)
+                return
+
+    def _settle(self, settled: Sequence[Settled]) -> None:
+        for one in settled:
+            self.counts[_kind(one)] += 1
+            if one.refused:
+                log.warning(
+                    "lease lost before the outcome was written",
+                    extra={"action": "finish", "id": str(one.id), "sqlstate": one.refused},
+                )
+        self.held.remove(one.id for one in settled)
+
+
+def _kind(settled: Settled) -> str:
+    """What is counted: sent, retried, dead or lost."""
+    if settled.refused:
+        return "lost"
+    return {"sent": "sent", "failed": "dead"}.get(settled.status or "", "retried")

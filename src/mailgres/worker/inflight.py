@@ -1,0 +1,72 @@
+"""The emails this worker holds, from their claim until their outcome is written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from uuid import UUID
+
+    from mailgres.model import Email
+
+
+class InFlight:
+    """Counts what is held, so that no more is claimed than can be sent, and knows whose lease ends.
+
+    State changes under the lock; nobody waits for anything else while holding it.
+    """
+
+    def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.capacity = capacity
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._held: dict[UUID, tuple[Email, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, emails: Iterable[Email]) -> None:
+        """Hold emails that were just leased."""
+        now = self._clock()
+        with self._changed:
+            self._held.update((email.id, (email, now)) for email in emails)
+
+    def remove(self, ids: Iterable[UUID]) -> None:
+        """Let go of emails that are settled or not ours any more."""
+        with self._changed:
+            for email_id in ids:
+                self._held.pop(email_id, None)
+            self._changed.notify_all()
+
+    def extended(self, ids: Iterable[UUID]) -> None:
+        """Remember that these leases were just lengthened."""
+        now = self._clock()
+        with self._changed:
+            for email_id in ids:
+                if email_id in self._held:
+                    self._held[email_id] = (self._held[email_id][0], now)
+
+    def older_than(self, seconds: float) -> list[Email]:
+        """Emails whose lease was taken or lengthened longer ago than this."""
+        then = self._clock() - seconds
+        with self._changed:
+            return [email for email, since in self._held.values() if since <= then]
+
+    def wait_for_room(self, timeout: float) -> int:
+        """How many more may be claimed; waits a while if it is none."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._held) < self.capacity, timeout)
+            return max(self.capacity - len(self._held), 0)
+
+    def wait_until_empty(self, timeout: float) -> bool:
+        """Wait until nothing is held; tells whether that was so in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._held, timeout)
+
+    def all(self) -> list[Email]:
+        """Everything that is held."""
+        with self._changed:
+            return [email for email, _ in self._held.values()]

@@ -1,0 +1,194 @@
+"""The pipeline put together: one claimer, a pool of senders, one finisher, one keeper of leases."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from mailgres.worker.claimer import Claimer
+from mailgres.worker.finisher import UNREACHABLE, Finisher
+from mailgres.worker.inflight import InFlight
+from mailgres.worker.keeper import Keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
+    from mailgres.model import Email
+    from mailgres.sender import Sender
+    from mailgres.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did."""
+
+    claimed: int
+    sent: int
+    retried: int
+    dead: int
+    lost: int
+    given_back: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Worker:
+    """Works the queue until told to stop, or until it is empty."""
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        *,
+        lease: timedelta,
+        concurrency: int = 10,
+        batch_size: int = 10,
+        poll: float = 1.0,
+        grace: float = 30.0,
+    ) -> None:
+        self.store = store
+        self.sender = sender
+        self.batch_size = batch_size
+        self.grace = grace
+        self.stopping = threading.Event()
+        largest = max(p.capabilities.batch_size for p in sender.providers.values())
+        # Each sender has a call under way and one waiting; more would only grow old here.
+        self.held = InFlight(max(batch_size, 2 * concurrency * largest))
+        self.claimer = Claimer(store, list(sender.providers), lease, poll)
+        self.finisher = Finisher(store, self.held)
+        self.keeper = Keeper(store, self.held, lease)
+        self._jobs: queue.SimpleQueue[list[Email] | None] = queue.SimpleQueue()
+        self._senders = [
+            threading.Thread(target=self._send_jobs, name=f"mailgres-sender-{n}", daemon=True)
+            for n in range(concurrency)
+        ]
+        self._claimed = 0
+        self._given_back = 0
+
+    def stop(self) -> None:
+        """Ask it to stop: no more claims, what is in flight is finished. For signal handlers."""
+        self.stopping.set()
+
+    def run(self) -> Summary:
+        """Work until `stop` is called."""
+        return self._work(until_empty=False, deadline=None)
+
+    def drain(self, *, once: bool = False, max_seconds: float | None = None) -> Summary:
+        """Work until nothing is due, or for one claim, or for so long."""
+        deadline = time.monotonic() + max_seconds if max_seconds else None
+        return self._work(until_empty=True, deadline=deadline, once=once)
+
+    def _work(self, *, until_empty: bool, deadline: float | None, once: bool = False) -> Summary:
+        start = time.monotonic()
+        for thread in (self.finisher, self.keeper, *self._senders):
+            thread.start()
+        try:
+            while not self._is_over(deadline):
+                if self._claim():
+                    if once:
+                        break
+                elif not until_empty:
+                    self.claimer.rest(self.stopping)
+                elif self._nothing_left():
+                    break
+            while not self._is_over(deadline) and not self.held.wait_until_empty(0.2):
+                pass  # what was claimed is finished, unless somebody is in a hurry
+        finally:
+            self._shut_down()
+        counts = self.finisher.counts
+        return Summary(
+            claimed=self._claimed,
+            sent=counts["sent"],
+            retried=counts["retried"],
+            dead=counts["dead"],
+            lost=counts["lost"],
+            given_back=self._given_back,
+            seconds=round(time.monotonic() - start, 3),
+        )
+
+    def _is_over(self, deadline: float | None) -> bool:
+        return self.stopping.is_set() or (deadline is not None and time.monotonic() >= deadline)
+
+    def _claim(self) -> bool:
+        """Claim what there is room for; tells whether to go on at once."""
+        room = self.held.wait_for_room(0.2)
+        if not room:
+            return True
+        emails = self.claimer.claim(min(self.batch_size, room))
+        self._claimed += len(emails)
+        self.held.add(emails)
+        for job in self._batches(emails):
+            self._jobs.put(job)
+        return bool(emails)
+
+    def _nothing_left(self) -> bool:
+        """Wait for what is in flight; it may come back to be claimed at once."""
+        return self.held.wait_until_empty(0.5) and not self._claim()
+
+    def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
+        """Emails grouped as their providers take them."""
+        groups: dict[str, list[Email]] = defaultdict(list)
+        for email in emails:
+            groups[email.provider].append(email)
+        for name, group in groups.items():
+            size = self.sender.providers[name].capabilities.batch_size
+            for start in range(0, len(group), size):
+                yield group[start : start + size]
+
+    def _send_jobs(self) -> None:
+        """What each sender does: jobs, until there is a None."""
+        while (emails := self._jobs.get()) is not None:
+            try:
+                outcomes = self.sender.send(emails)
+            except UNREACHABLE as error:
+                # Whether begin got through or not, the call was not made.
+                log.warning("begin failed", extra={"action": "begin", "error": str(error)})
+                self._give_back(emails, persist=True)
+                continue
+            told = {outcome.email.id for outcome in outcomes}
+            self.finisher.put(outcomes)
+            self.held.remove(email.id for email in emails if email.id not in told)
+
+    def _shut_down(self) -> None:
+        """Finish what is in flight for as long as the grace allows, give back the rest."""
+        deadline = time.monotonic() + self.grace
+        self._give_back(self._not_started())
+        for _ in self._senders:
+            self._jobs.put(None)
+        for thread in self._senders:
+            thread.join(max(deadline - time.monotonic(), 0))
+        self.finisher.close(max(deadline - time.monotonic(), 1.0))
+        self.keeper.close()
+        self.claimer.close()
+
+    def _not_started(self) -> list[Email]:
+        """Take back the jobs that no sender has taken."""
+        emails: list[Email] = []
+        while True:
+            try:
+                emails += self._jobs.get_nowait() or []
+            except queue.Empty:
+                return emails
+
+    def _give_back(self, emails: Sequence[Email], *, persist: bool = False) -> None:
+        """Return emails that were not sent; `persist` until the database is there to hear it."""
+        while emails:
+            try:
+                self._given_back += len(self.store.give_back(emails))
+                break
+            except UNREACHABLE as error:
+                log.warning("not given back", extra={"action": "give_back", "error": str(error)})
+                if not persist or self.stopping.wait(1.0):
+                    break  # the end of their lease brings them back
+        self.held.remove(email.id for email in emails)

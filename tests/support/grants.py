@@ -1,0 +1,152 @@
+"""Who may do what: the decision for every function, table and column, written down once.
+
+The tests compare it with the catalog in both directions, so that whatever is new needs a line here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PUBLIC: Final = "public"
+PRODUCER: Final = "mailgres_producer"
+WORKER: Final = "mailgres_worker"
+OPERATOR: Final = "mailgres_operator"
+ANALYST: Final = "mailgres_analyst"
+OURS: Final = (PRODUCER, WORKER, OPERATOR, ANALYST)
+
+ANON: Final = "anon"
+AUTHENTICATED: Final = "authenticated"
+SERVICE: Final = "service_role"
+SUPABASE: Final = (ANON, AUTHENTICATED, SERVICE)
+
+
+def _names(text: str) -> set[str]:
+    return set(text.split())
+
+
+SCHEMA_USAGE: Final = {WORKER, OPERATOR}
+"""Who may look into the schema `mailgres`."""
+
+_ENQUEUE = {PRODUCER, OPERATOR, SERVICE}
+_BY_HAND = {OPERATOR, SERVICE}
+_JANITOR = {WORKER, OPERATOR}
+
+EXECUTE: Final[dict[str, set[str]]] = {
+    "public.enqueue_email": _ENQUEUE,
+    "public.enqueue_emails": _ENQUEUE,
+    "public.cancel_email": _BY_HAND,
+    "public.retry_email": _BY_HAND,
+    "public.reschedule_email": _BY_HAND,
+    "public.record_email_event": _BY_HAND,
+    "public.process_pending_emails_for_retry": _BY_HAND,
+    "public.get_pending_emails_for_retry": _BY_HAND,
+    "public.mark_email_sent": _BY_HAND,
+    "public.mark_email_failed": _BY_HAND,
+    "public.calculate_next_retry_time": _BY_HAND,
+    # Column defaults and triggers of email_queue call these as whoever writes to it.
+    "mailgres.now": {WORKER, OPERATOR, SERVICE},
+    "mailgres.uuid_v7": {OPERATOR, SERVICE},
+    "mailgres.claim": {WORKER},
+    "mailgres.begin": {WORKER},
+    "mailgres.finish": {WORKER},
+    "mailgres.extend": {WORKER},
+    "mailgres.give_back": {WORKER},
+    "mailgres.template_contents": {WORKER, OPERATOR},
+    "mailgres.push_template": {OPERATOR},
+    "mailgres.retire_template": {OPERATOR},
+    "mailgres.reap": _JANITOR,
+    "mailgres.promote": _JANITOR,
+    "mailgres.expire": _JANITOR,
+    "mailgres.fold": _JANITOR,
+    "mailgres.archive_dead_letters": _JANITOR,
+    "mailgres.purge_archive": _JANITOR,
+    "mailgres.retain": _JANITOR,
+    "mailgres.heartbeat": _JANITOR,
+    "mailgres.forget_workers": _JANITOR,
+    "mailgres.sleep": {WORKER},
+    "mailgres.rise": {WORKER},
+    "mailgres.capture": {WORKER},
+    "mailgres.use_providers": {WORKER},
+}
+"""Functions that somebody besides the owner may call."""
+
+INTERNAL: Final = {
+    f"mailgres.{name}"
+    for name in _names(
+        """
+        add_version clean_source fault_of_contents fault_of_settings with_settings
+        are_addresses are_attachments are_headers are_tags attach enqueue_many expire_these
+        fault_of fault_of_options first_id_of first_ids forbid_change go_round is_address is_open
+        is_sender judge lease lock_email may_repeat mend next_tenant open_routes pick pick_of
+        record refuse refuse_request remove resolve retry_delay set_aside share_of wake
+        without_addresses
+        """
+    )
+}
+"""Functions that only the owner's functions call."""
+
+_READ = {"SELECT"}
+_WRITE = {"INSERT", "UPDATE", "DELETE"}
+_ALL = _READ | _WRITE
+_OPERATOR_READS = {OPERATOR: _READ}
+_WORKER_READS = {WORKER: _READ, OPERATOR: _READ}
+_WORKER_READS_OPERATOR_WRITES = {WORKER: _READ, OPERATOR: _ALL}
+
+TABLES: Final[dict[str, dict[str, set[str]]]] = {
+    "public.email_queue": {OPERATOR: _ALL, SERVICE: _ALL},
+    "public.email_templates": {OPERATOR: _ALL, SERVICE: _ALL, WORKER: _READ, ANALYST: _READ},
+    "public.email_logs": {OPERATOR: _READ, SERVICE: _READ},
+    "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
+    "mailgres.attachments": _WORKER_READS,
+    "mailgres.captured": _OPERATOR_READS,
+    "mailgres.claim_slots": _OPERATOR_READS,
+    "mailgres.dead_letters": _OPERATOR_READS,
+    "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.retention_walk": _OPERATOR_READS,
+    "mailgres.retry_policies": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.rollup_by_provider": _OPERATOR_READS,
+    "mailgres.rollup_by_template": _OPERATOR_READS,
+    "mailgres.rollup_by_tenant": _OPERATOR_READS,
+    "mailgres.rollup_deltas": _OPERATOR_READS,
+    "mailgres.route_providers": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.routes": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.schema_version": _WORKER_READS,
+    "mailgres.settings": {WORKER: _READ, OPERATOR: _READ | {"UPDATE"}},
+    "mailgres.sleepers": {WORKER: _ALL, OPERATOR: _READ},
+    "mailgres.template_versions": {WORKER: _READ, OPERATOR: _READ | {"INSERT"}},
+    "mailgres.tenants": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.workers": {WORKER: _ALL, OPERATOR: _READ},
+}
+"""Tables and views: what each role may do with all columns; who is not named may do nothing."""
+
+PERSONAL: Final = {
+    "public.email_queue": _names(
+        """
+        user_id recipient_email payload idempotency_key correlation_id error_detail lease_token
+        from_email reply_to subject html text headers tags cc bcc
+        """
+    ),
+    "public.email_logs": {"error_detail", "role"},
+}
+"""Columns with a person's data (or the key to a lease): closed to analysts."""
+
+OPEN: Final = {
+    "public.email_queue": _names(
+        """
+        id template_type status retries max_retries last_attempt_at next_retry_at error_message
+        resend_id created_at tenant_id priority route scheduled_for expires_at ready retry_policy
+        retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
+        provider_message_id generation template_version first_attempt_at uncertain_since
+        parked_since last_duration_ms batch_id leased_at lease_until lease_worker lease_losses
+        begun_at has_attachments due_at
+        """
+    ),
+    "public.email_logs": _names(
+        """
+        id queue_id at event from_status to_status attempt tenant_id template_type claimed_at
+        worker duration_ms provider provider_message_id error_class error_code error_message
+        next_retry_at dead_reason
+        """
+    ),
+}
+"""Columns that analysts may read."""
