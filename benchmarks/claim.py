@@ -56,6 +56,10 @@ TOMORROW = {
 }
 
 
+WARM_UP = 5
+"""Claims that plan the statements and are not counted."""
+
+
 def seed(conn: psycopg.Connection, rows: int, shape: dict[str, Any]) -> None:
     """Fill the queue quickly: without triggers, which would log and count every row."""
     conn.execute("SET session_replication_role = replica")
@@ -83,9 +87,9 @@ def compare(
     """Claims of one size at both, in turn."""
     at_small: list[float] = []
     at_large: list[float] = []
-    for sample in range(rounds + 5):
+    for sample in range(rounds + WARM_UP):
         times = harness.in_turn(1, lambda: claim(small, limit), lambda: claim(large, limit))
-        if sample >= 5:  # the first ones plan the statements
+        if sample >= WARM_UP:
             at_small += times[0]
             at_large += times[1]
         put_back(small)

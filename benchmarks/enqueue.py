@@ -1,6 +1,6 @@
 """Enqueuing against a bare INSERT of the same data, and what the check for sleepers costs.
 
-    python -m benchmarks.enqueue [--trial]
+python -m benchmarks.enqueue [--trial]
 """
 
 from __future__ import annotations
@@ -97,14 +97,27 @@ def in_bulk(conn: psycopg.Connection, *, rounds: int, size: int) -> dict[str, An
 
 def pgbench(url: str, script: Path, *, clients: int, seconds: int) -> float:
     """Transactions per second of a script with many clients."""
-    program = shutil.which("pgbench", path=str(binaries.find(os.environ).directory)) or shutil.which(
-        "pgbench"
-    )
+    program = shutil.which(
+        "pgbench", path=str(binaries.find(os.environ).directory)
+    ) or shutil.which("pgbench")
     if program is None:
         sys.exit("this benchmark needs pgbench: install postgresql-contrib or the like")
     output = subprocess.run(
-        [program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds)]
-        + ["-f", str(script), url],
+        [
+            program,
+            "-n",
+            "-M",
+            "prepared",
+            "-c",
+            str(clients),
+            "-j",
+            "2",
+            "-T",
+            str(seconds),
+            "-f",
+            str(script),
+            url,
+        ],
         check=True,
         capture_output=True,
         text=True,

@@ -3,8 +3,8 @@
     python -m benchmarks.storage [--trial]
 
 The same life of emails (enqueue, claim, finish, 500 at a time, behind a backlog and a million sent
-emails) in databases that differ in one setting, in turn. A transaction that stays open for the first half keeps dead rows
-from being removed, as a long report does.
+emails) in databases that differ in one setting, in turn. A transaction that stays open for the
+first half keeps dead rows from being removed, as a long report does.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def main(*, trial: bool) -> None:
         lives = [life(conn) for conn in conns.values()]
         with ExitStack() as old:
             for conn in conns.values():
-                report = old.enter_context(psycopg.connect(conn.info.dsn, password=conn.info.password))
+                report = old.enter_context(
+                    psycopg.connect(conn.info.dsn, password=conn.info.password)
+                )
                 report.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
                 report.execute("SELECT count(*) FROM email_queue")
             first = harness.in_turn(rounds // 2, *lives)

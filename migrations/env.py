@@ -52,8 +52,8 @@ def run_migrations(connection: Connection) -> None:
         new_heads = context.get_context().get_current_heads()
         if not new_heads:
             run_script("gone.sql")
-        elif new_heads != heads:
-            run_script("after.sql")
+        else:
+            run_script("again.sql" if new_heads == heads else "after.sql")
     context.config.attributes["change"] = (heads, new_heads)
 
 

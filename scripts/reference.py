@@ -6,7 +6,6 @@ that they cannot be wrong for long: a test compares them.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ ERRORS_HEAD = """\
 Generated from `mailgres.errors` by `make docs`.
 
 What the database refuses has a SQLSTATE of class `MG`, a message and a hint, and leaves nothing
-behind. In Python each is an exception of `mailgres.errors` with `.message`, `.hint` and `.sqlstate`.
+behind. In Python each is an exception of `mailgres.errors` with `.message`, `.hint`, `.sqlstate`.
 
 | SQLSTATE | exception | what it means | what to do |
 |---|---|---|---|
@@ -34,7 +33,7 @@ SQL_HEAD = """\
 # What there is in SQL
 
 Generated from the comments in the database by `make docs`. Functions and tables in `public` are the
-contract: their names never change their meaning. What is in the schema `mailgres` is for the worker.
+contract: their names never change their meaning. The schema `mailgres` is for the worker.
 """
 FUNCTIONS = """
     SELECT p.proname,
@@ -108,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

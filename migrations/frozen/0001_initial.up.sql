@@ -202,7 +202,7 @@ CREATE TABLE mailgres.claim_slots (
 
 COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
-    'For each route the tenant served last, and after ''urgent:'' the one served last in the urgent pass.';
+    'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';
 
 -- ---- sql/20_tables/50_email_templates.sql
 
@@ -222,6 +222,7 @@ CREATE TABLE public.email_templates (
     retry_policy        text REFERENCES mailgres.retry_policies,
     expires_after       interval CHECK (expires_after > '0'),
     on_uncertain        text NOT NULL DEFAULT 'hold' CHECK (on_uncertain IN ('hold', 'resend')),
+    sample              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(sample) = 'object'),
     retired_at          timestamptz,
     created_at          timestamptz NOT NULL DEFAULT mailgres.now(),
     updated_at          timestamptz NOT NULL DEFAULT mailgres.now()
@@ -233,6 +234,8 @@ COMMENT ON COLUMN public.email_templates.required_variables IS
     'Keys that the payload must have; checked when an email is enqueued.';
 COMMENT ON COLUMN public.email_templates.on_uncertain IS
     'What to do when a provider without idempotency keys may or may not have sent: hold (a person decides) or resend (a duplicate is acceptable).';
+COMMENT ON COLUMN public.email_templates.sample IS
+    'A payload to preview the template with; invented, never a person''s.';
 COMMENT ON COLUMN public.email_templates.retired_at IS
     'No new emails since then; those in the queue are still sent.';
 
@@ -243,11 +246,17 @@ CREATE TABLE mailgres.template_versions (
     subject        text NOT NULL CHECK (subject <> '' AND subject !~ '[\n\r]'),
     html           text,
     text           text NOT NULL CHECK (text <> ''),
+    is_default     boolean NOT NULL DEFAULT false,
     created_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     PRIMARY KEY (template_type, version, locale)
 );
 
+CREATE UNIQUE INDEX template_versions_one_default ON mailgres.template_versions (template_type, version)
+    WHERE is_default;
+
 COMMENT ON TABLE mailgres.template_versions IS 'What a template says: immutable.';
+COMMENT ON COLUMN mailgres.template_versions.is_default IS
+    'The language for those who asked for none that is there.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
     LANGUAGE plpgsql
@@ -351,6 +360,7 @@ CREATE TABLE public.email_queue (
     tags                 jsonb,
     cc                   text[],
     bcc                  text[],
+    has_attachments      boolean NOT NULL DEFAULT false,
 
     -- when a janitor has to look at the row: it is due, it expires, its lease
     -- ends, it has been dead long enough. One index serves all of them.
@@ -373,7 +383,15 @@ CREATE TABLE public.email_queue (
                 ELSE dead_at IS NULL
             END
         END)
-) WITH (
+)
+-- Measured by benchmarks/storage.py, with a million sent rows: fillfactor 100, 90 and
+-- 70 drain at the same rate, because no update here can be HOT (each moves the row
+-- from one partial index to another), and 70 takes a quarter more space: so the
+-- default, 100. Vacuum as often as PostgreSQL's defaults does as well at that size,
+-- but they wait for a fifth of the table, two million dead rows at ten million; these
+-- wait for a fiftieth. What does cost is a transaction that stays open: it halves the
+-- rate until it ends.
+WITH (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0,
@@ -451,6 +469,7 @@ COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of s
 COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
 COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
 COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
+COMMENT ON COLUMN public.email_queue.has_attachments IS 'Whether files go with it (mailgres.attachments).';
 COMMENT ON COLUMN public.email_queue.due_at IS 'When a janitor looks at the row next.';
 
 -- ---- sql/20_tables/70_attachments.sql
@@ -614,6 +633,24 @@ CREATE TABLE mailgres.sleepers (
 COMMENT ON TABLE mailgres.sleepers IS
     'Workers that sleep and want to be woken by an email due before sleeps_until.';
 
+-- ---- sql/20_tables/96_captured.sql
+
+-- What the provider `capture` "sent": for development, demos and tests. Its key is
+-- the idempotency key, so that a repeated call keeps one message, as a real provider
+-- with keys does.
+
+CREATE TABLE mailgres.captured (
+    key          text PRIMARY KEY,
+    queue_id     uuid NOT NULL,
+    captured_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    message      jsonb NOT NULL
+);
+
+CREATE INDEX captured_queue_idx ON mailgres.captured (queue_id);
+
+COMMENT ON TABLE mailgres.captured IS 'Messages kept by the provider capture instead of being sent.';
+COMMENT ON COLUMN mailgres.captured.key IS 'The idempotency key of the call.';
+
 -- ---- sql/20_tables/97_dead_letters.sql
 
 CREATE TABLE mailgres.dead_letters (
@@ -635,13 +672,22 @@ COMMENT ON TABLE mailgres.dead_letters IS
 
 -- ---- sql/30_engine/10_mend.sql
 
+-- A word on the settings that the functions of the engine carry:
+--
+--   search_path = ''                      they run with the rights of their owner
+--   plan_cache_mode = force_generic_plan  to plan them anew costs more than to run them
+--   enable_seqscan = off                  a plan made while the queue is empty is kept
+--                                         when it is full: it has to go by an index
+--   jit = off                             the costs which that makes up would call for it
+--   enable_nestloop = off                 (record) two sets whose size a plan cannot know
+
 -- People change rows by hand: they set next_retry_at, put a dead email back to
 -- pending, free one that hangs. This trigger completes such a change, so that it
 -- passes the CHECKs and does what was meant. The engine's own statements are
 -- complete, so for them only the WHEN below is evaluated.
 
 CREATE FUNCTION mailgres.mend() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
@@ -698,6 +744,7 @@ CREATE TRIGGER mend
 
 CREATE FUNCTION mailgres.record() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
     -- A claim settles nothing, and what ends it is what is logged.
@@ -710,23 +757,28 @@ BEGIN
         (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
          worker, duration_ms, provider, provider_message_id, error_class, error_code,
          error_message, error_detail, next_retry_at, dead_reason)
-    SELECT n.id,
-           CASE
-               WHEN n.status = 'failed' THEN 'dead'
-               WHEN n.status <> 'pending' THEN n.status
-               WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
-               WHEN n.retries > o.retries THEN 'retry'
-               WHEN o.status = 'pending' THEN 'rescheduled'
-               WHEN o.lease_until <= mailgres.now() THEN 'lost'
-               WHEN n.next_retry_at > o.leased_at THEN 'deferred'
-               ELSE 'given_back'
-           END,
-           o.status, n.status, o.retries + 1, n.tenant_id, n.template_type, o.leased_at,
-           o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-           n.error_class, n.error_code, n.error_message, n.error_detail,
+    SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
+           o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+           -- a try that was not made has no fault; the row still has that of an earlier one
+           CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
+           CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
            CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
     FROM new_rows n
     JOIN old_rows o ON o.id = n.id
+    CROSS JOIN LATERAL (
+        SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
+        FROM (SELECT CASE
+            WHEN n.status = 'failed' THEN 'dead'
+            WHEN n.status <> 'pending' THEN n.status
+            WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+            WHEN n.retries > o.retries THEN 'retry'
+            WHEN o.status = 'pending' THEN 'rescheduled'
+            WHEN n.lease_losses > o.lease_losses THEN 'lost'
+            WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+            WHEN o.lease_until <= mailgres.now() THEN 'lost'
+            ELSE 'given_back'
+        END AS event) x
+    ) e
     WHERE n.status <> 'sending'
       AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at);
 
@@ -745,7 +797,8 @@ BEGIN
         FROM old_rows WHERE status IN ('sent', 'failed', 'cancelled')
     ) r
     GROUP BY 1, 2, 3, 4, 5, 6, 7
-    HAVING sum(r.emails) <> 0;
+    HAVING sum(r.emails) <> 0
+        OR coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0) <> 0;
     RETURN NULL;
 END
 $$;
@@ -774,10 +827,12 @@ BEGIN
     END IF;
     v_looked := set_config(
         'mailgres.looked', CASE WHEN NEW.ready THEN 'now' ELSE NEW.next_retry_at::text END, true);
+    -- A transaction of a stricter level sees the sleepers of its beginning only, so it
+    -- cannot know, and notifies.
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
-    ) THEN
+    ) OR (NEW.ready AND current_setting('transaction_isolation') <> 'read committed') THEN
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;
@@ -799,6 +854,42 @@ CREATE CONSTRAINT TRIGGER wake_after_update
         NEW.status = 'pending' AND OLD.status <> 'sending'
         AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
     EXECUTE FUNCTION mailgres.wake();
+
+-- ---- sql/30_engine/31_sleep.sql
+
+-- A worker that finds nothing to do says so, and until when it wants to be woken.
+-- It keeps its row while it is idle and removes it when it is busy: then nobody pays
+-- for notifications.
+
+CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
+    VALUES (p_worker, clock_timestamp() + p_for)
+    ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+
+    -- The next email that becomes due by itself. Expired ones in the same index are
+    -- passed; promote ends them.
+    RETURN (
+        SELECT q.due_at FROM public.email_queue q
+        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+        ORDER BY q.due_at LIMIT 1);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
+    'Registers a worker as sleeping; returns when the next waiting email is due.';
+
+CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.rise(text) IS 'The worker is awake: nobody needs to notify it.';
 
 -- ---- sql/30_engine/40_retry_delay.sql
 
@@ -869,7 +960,7 @@ COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
     'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN mailgres.expire_these(ARRAY(
@@ -892,7 +983,7 @@ COMMENT ON FUNCTION mailgres.expire(int) IS
 -- waited dies instead. Bounded, so that a claim may call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_ids uuid[];
@@ -911,7 +1002,7 @@ BEGIN
     PERFORM mailgres.expire_these(v_ids);
     UPDATE public.email_queue q
     SET ready = true
-    WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND NOT q.ready;
+    WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
     RETURN cardinality(v_ids);
 END
 $$;
@@ -930,7 +1021,8 @@ CREATE TYPE mailgres.pick_state AS (
     picked  uuid[],  -- the emails picked and locked so far
     taken   jsonb,   -- how many of them each tenant has
     hungry  text[],  -- tenants that took their whole share in this turn: they may have more
-    cursor  text     -- the tenant visited last
+    cursor  text,    -- the tenant after which the next turn starts
+    had     jsonb    -- what the tenant there had of its share when the last claim was full
 );
 
 -- The next tenant after p_after that has something ready on the route.
@@ -969,10 +1061,12 @@ $$;
 COMMENT ON FUNCTION mailgres.share_of(text) IS
     'How many emails a tenant may have in a turn while others wait; none while it is paused.';
 
--- Picks and locks the next emails of one tenant. p_plain: only those that a
--- processor can send which knows neither inline content nor idempotency keys.
+-- Picks and locks the next emails of one tenant. One whose earlier try may have
+-- arrived is left to who has its provider. p_plain: only those that a processor can
+-- send which knows neither inline content nor idempotency keys.
 CREATE FUNCTION mailgres.pick_of(
-    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean
+    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
+    p_providers text[], p_plain boolean
 ) RETURNS mailgres.pick_state
     LANGUAGE plpgsql
 AS $$
@@ -984,6 +1078,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
               AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
@@ -992,6 +1087,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
               AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
@@ -1006,13 +1102,14 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
     'Picks and locks the next emails of one tenant.';
 
--- One turn: from the tenant after the cursor round to that one itself, until
--- p_limit emails are picked.
+-- One turn: from the tenant after the cursor round to that one itself, until p_limit
+-- emails are picked.
 CREATE FUNCTION mailgres.go_round(
-    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_plain boolean
+    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_providers text[],
+    p_plain boolean
 ) RETURNS mailgres.pick_state
     LANGUAGE plpgsql
 AS $$
@@ -1020,12 +1117,16 @@ DECLARE
     c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
     v_start    text := p_state.cursor;
     v_wrapped  boolean := v_start = '';
+    v_before   text;
     v_tenant   text;
     v_share    int;
+    v_room     int;
 BEGIN
     p_state.hungry := '{}';
     FOR v_visit IN 1 .. c_most_visits LOOP
-        EXIT WHEN cardinality(p_state.picked) >= p_limit;
+        v_room := p_limit - cardinality(p_state.picked);
+        EXIT WHEN v_room <= 0;
+        v_before := p_state.cursor;
         v_tenant := mailgres.next_tenant(p_route, p_state.cursor, p_urgent);
         IF v_tenant IS NULL AND NOT v_wrapped THEN
             v_wrapped := true;
@@ -1038,20 +1139,28 @@ BEGIN
 
         v_share := mailgres.share_of(v_tenant);
         CONTINUE WHEN v_share = 0;
-        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0);
+        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0)
+                           - coalesce((p_state.had ->> v_tenant)::int, 0);
         IF v_share > 0 THEN
             p_state := mailgres.pick_of(
-                p_state, p_route, v_tenant,
-                least(v_share, p_limit - cardinality(p_state.picked)), p_urgent, p_plain);
+                p_state, p_route, v_tenant, least(v_share, v_room), p_urgent, p_providers, p_plain);
+            -- Whose share the end of the claim cuts short gets the rest in the next one.
+            IF cardinality(p_state.picked) = p_limit AND v_room < least(v_share, p_limit) THEN
+                p_state.cursor := v_before;
+                p_state.had := jsonb_build_object(
+                    v_tenant, coalesce((p_state.had ->> v_tenant)::int, 0) + v_room);
+                EXIT;
+            END IF;
         ELSE
             p_state.hungry := p_state.hungry || v_tenant;
         END IF;
+        p_state.had := '{}';
     END LOOP;
     RETURN p_state;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
     'One turn round the tenants, up to 3 x weight emails of each.';
 
 -- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
@@ -1059,7 +1168,8 @@ COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, b
 -- priorities count. If that does not fill the claim: who is alone in having more
 -- gets the rest, several get another turn for every ten emails of the claim.
 CREATE FUNCTION mailgres.pick(
-    p_route text, p_limit int, p_plain boolean, INOUT p_cursors jsonb, OUT p_picked uuid[]
+    p_route text, p_limit int, p_providers text[], p_plain boolean,
+    INOUT p_cursors jsonb, OUT p_picked uuid[]
 )
     LANGUAGE plpgsql
 AS $$
@@ -1070,13 +1180,17 @@ DECLARE
     v_tenant  text;
     v_room    int;
 BEGIN
-    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors ->> v_urgent, ''));
-    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_plain);
-    p_cursors := p_cursors || jsonb_build_object(v_urgent, v_state.cursor);
+    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors #>> ARRAY[v_urgent, 'cursor'], ''),
+                   p_cursors #> ARRAY[v_urgent, 'had']);
+    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(
+        v_urgent, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
-    v_state.cursor := coalesce(p_cursors ->> p_route, '');
-    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_plain);
-    p_cursors := p_cursors || jsonb_build_object(p_route, v_state.cursor);
+    v_state.cursor := coalesce(p_cursors #>> ARRAY[p_route, 'cursor'], '');
+    v_state.had := p_cursors #> ARRAY[p_route, 'had'];
+    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_providers, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(
+        p_route, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
     FOR v_turn IN 2 .. p_limit LOOP
         v_hungry := v_state.hungry;
@@ -1090,20 +1204,21 @@ BEGIN
                 v_state, p_route, v_tenant,
                 CASE WHEN cardinality(v_hungry) = 1 THEN v_room
                      ELSE least(v_room, mailgres.share_of(v_tenant)) END,
-                false, p_plain);
+                false, p_providers, p_plain);
         END LOOP;
     END LOOP;
     p_picked := v_state.picked;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.pick(text, int, boolean, jsonb) IS
+COMMENT ON FUNCTION mailgres.pick(text, int, text[], boolean, jsonb) IS
     'Picks and locks the emails of one claim, fairly between tenants.';
 
 -- ---- sql/30_engine/65_set_aside.sql
 
 -- What was picked but cannot be sent now is settled or put off, so that it does
--- not stand in the way of its tenant's next claim.
+-- not stand in the way of its tenant's next claim. The conditions name no status, so
+-- that no plan can go by the index on it: only by the ids.
 
 CREATE FUNCTION mailgres.set_aside(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
@@ -1111,12 +1226,16 @@ AS $$
 BEGIN
     PERFORM mailgres.expire_these(p_ids);
 
+    -- Suppressed: cancelled, unless an earlier try may have arrived.
     UPDATE public.email_queue q
-    SET status = 'cancelled', ready = false, error_message = 'the address is suppressed',
+    SET status = CASE WHEN q.uncertain_since IS NULL THEN 'cancelled' ELSE 'failed' END,
+        ready = false,
+        dead_at = CASE WHEN q.uncertain_since IS NOT NULL THEN mailgres.now() END,
+        dead_reason = CASE WHEN q.uncertain_since IS NOT NULL THEN 'uncertain' END,
+        error_message = 'the address is suppressed',
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.uncertain_since IS NULL
-      AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL))
+      AND q.begun_at IS NULL AND q.dead_at IS NULL
       AND EXISTS (
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
@@ -1129,14 +1248,15 @@ BEGIN
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
     FROM mailgres.providers p
     WHERE q.id = ANY (p_ids)
-      AND q.status = 'pending' AND q.uncertain_since IS NOT NULL
+      AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL
       AND p.name = q.provider AND p.idempotent
       AND q.first_attempt_at + p.key_window <= mailgres.now();
 
     -- Its provider is the only one that may repeat it, and is not open now.
     UPDATE public.email_queue q
     SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
-    WHERE q.id = ANY (p_ids) AND q.status = 'pending' AND q.uncertain_since IS NOT NULL;
+    WHERE q.id = ANY (p_ids)
+      AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END
 $$;
 
@@ -1214,7 +1334,9 @@ BEGIN
         last_duration_ms = NULL,
         provider = CASE WHEN q.uncertain_since IS NULL THEN p_route.provider ELSE q.provider END,
         -- With a key the claim suffices: the call may be repeated whatever became of it.
-        begun_at = CASE WHEN p_route.idempotent THEN mailgres.now() END,
+        begun_at = CASE WHEN CASE WHEN q.uncertain_since IS NULL THEN p_route.idempotent ELSE (
+                SELECT p.idempotent FROM mailgres.providers p WHERE p.name = q.provider) END
+            THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
             SELECT t.active_version FROM public.email_templates t
             WHERE t.template_type = q.template_type AND q.subject IS NULL))
@@ -1237,7 +1359,7 @@ CREATE FUNCTION mailgres.claim(
     p_lease interval DEFAULT '60 seconds',
     p_providers text[] DEFAULT NULL
 ) RETURNS SETOF public.email_queue
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
@@ -1267,11 +1389,11 @@ BEGIN
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.
-    FOR v_try IN 1 .. 100 LOOP
+    FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
         SELECT * INTO v_slot.cursors, v_ids
-        FROM mailgres.pick(v_route.route, p_limit, c_rpc, v_slot.cursors);
+        FROM mailgres.pick(v_route.route, p_limit, p_providers, c_rpc, v_slot.cursors);
 
         IF cardinality(v_ids) = 0 THEN
             v_empty := v_empty + 1;
@@ -1306,7 +1428,7 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
 -- that may be sent; the others have been settled or given back.
 
 CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_begun uuid[];
@@ -1315,7 +1437,7 @@ BEGIN
     WITH begun AS (
         UPDATE public.email_queue q
         SET begun_at = mailgres.now()
-        WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
@@ -1350,14 +1472,14 @@ COMMENT ON FUNCTION mailgres.begin(uuid, uuid[]) IS
 -- knows that its own call was not made; an earlier try stays as uncertain as it was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
-    WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+    WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;
 END
 $$;
@@ -1369,13 +1491,13 @@ COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN QUERY
     UPDATE public.email_queue q
     SET lease_until = greatest(q.lease_until, mailgres.now() + p_lease)
-    WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+    WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;
 END
 $$;
@@ -1420,6 +1542,7 @@ BEGIN
         v.uncertain_since := NULL;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
+        v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
         v.next_retry_at := coalesce(p_retry_at, v_now + v_settings.config_wait);
@@ -1486,11 +1609,15 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz) IS
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    SET enable_nestloop = off SET jit = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_ids     uuid[];
+    v_faults  boolean;
 BEGIN
-    IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (
+    IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
         && !(@.outcome == "transient" || @.outcome == "rate" || @.outcome == "quota"
              || @.outcome == "config" || @.outcome == "permanent" || @.outcome == "ambiguous"
@@ -1499,49 +1626,54 @@ BEGIN
             'Give an array of objects; outcome is sent (with provider_message_id) or the class of the fault.');
     END IF;
 
+    -- The conditions on these ids are there for the plan: it can only go by them.
+    v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
+    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_at timestamptz)
-    ), faults AS MATERIALIZED (
-        SELECT o.id, v.*
-        FROM told o
-        JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
-        CROSS JOIN LATERAL mailgres.judge(q, o.outcome, o.retry_at) v
-        WHERE o.outcome <> 'sent'
+    ), judged AS MATERIALIZED (
+        SELECT q.id, q.lease_token AS token, mailgres.judge(q, o.outcome, o.retry_at) AS verdict
+        FROM public.email_queue q
+        JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
+        WHERE v_faults AND q.id = ANY (v_ids)
     ), done AS (
         UPDATE public.email_queue q
         SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
-                          WHEN f.dead_reason IS NULL THEN 'pending'
+                          WHEN (j.verdict).dead_reason IS NULL THEN 'pending'
                           ELSE 'failed' END,
-            retries = q.retries + coalesce(f.spent, 0),
-            next_retry_at = coalesce(f.next_retry_at, q.next_retry_at),
+            retries = q.retries + coalesce((j.verdict).spent, 0),
+            next_retry_at = coalesce((j.verdict).next_retry_at, q.next_retry_at),
             sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
-            dead_at = CASE WHEN f.dead_reason IS NOT NULL THEN mailgres.now() END,
-            dead_reason = f.dead_reason,
-            uncertain_since = f.uncertain_since,
-            parked_since = f.parked_since,
+            dead_at = CASE WHEN (j.verdict).dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = (j.verdict).dead_reason,
+            uncertain_since = (j.verdict).uncertain_since,
+            parked_since = (j.verdict).parked_since,
             provider_message_id = o.provider_message_id,
             resend_id = CASE WHEN q.provider LIKE 'resend%' THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
             error_code = o.code,
-            error_message = CASE WHEN o.outcome <> 'sent' THEN
-                coalesce(nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
+            error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
+                nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
-        LEFT JOIN faults f ON f.id = o.id
-        WHERE q.id = o.id AND q.status = 'sending' AND q.lease_token = o.token
-        RETURNING q.id, q.status, q.retries, q.next_retry_at, q.dead_reason
+        LEFT JOIN judged j ON j.id = o.id AND j.token = o.token
+        WHERE q.id = ANY (v_ids) AND q.id = o.id AND q.lease_token = o.token
+        RETURNING q.id, o.token, q.status::text, q.retries::int, q.next_retry_at, q.dead_reason::text
     )
-    SELECT o.id, d.status::text, d.retries::int, d.next_retry_at, d.dead_reason::text,
-           CASE WHEN d.id IS NULL THEN 'MG030' END
+    SELECT d.id, d.status, d.retries, d.next_retry_at, d.dead_reason, NULL
+    FROM done d
+    UNION ALL
+    SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM told o
-    LEFT JOIN done d ON d.id = o.id;
+    WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
 END
 $$;
 
@@ -1558,7 +1690,7 @@ COMMENT ON FUNCTION mailgres.finish(jsonb) IS
 -- so that workers that live can report first.
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_count int;
@@ -1648,6 +1780,521 @@ $$;
 COMMENT ON FUNCTION mailgres.fold(int) IS
     'Adds deltas to the rollups; returns how many were added.';
 
+-- ---- sql/30_engine/91_archive.sql
+
+-- Dead emails that nobody dealt with leave the queue for an archive, with the whole
+-- row and the whole log; after another while they leave that, too.
+--
+-- jit = off goes with enable_seqscan = off: where a table of one row has to be read
+-- whole, its plan gets a forbidding cost, and up to PostgreSQL 17 that alone would make
+-- every call compile for a second.
+
+CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off SET jit = off
+AS $$
+DECLARE
+    v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
+    v_ids    uuid[];
+BEGIN
+    -- Locked by a statement of its own: the next ones then see all that was logged
+    -- about these emails, because who logs holds the lock of the row.
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'failed' AND q.due_at <= v_before
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_ids) = 0 THEN
+        RETURN 0;
+    END IF;
+
+    INSERT INTO mailgres.dead_letters AS d
+        (queue_id, tenant_id, template_type, dead_reason, dead_at, archived_at, expires_at, email, log)
+    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.dead_at,
+           mailgres.now(), mailgres.now() + s.archive_ttl,
+           to_jsonb(q) || jsonb_build_object('attachments', (
+               SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'filename', a.filename, 'content_type', a.content_type,
+                          'bytes', octet_length(a.content)) ORDER BY a.position), '[]')
+               FROM mailgres.attachments a WHERE a.queue_id = q.id)),
+           (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
+            FROM public.email_logs l WHERE l.queue_id = q.id)
+    FROM public.email_queue q
+    CROSS JOIN mailgres.settings s
+    WHERE q.id = ANY (v_ids)
+    -- Somebody put an archived email back into the queue, and it died again.
+    ON CONFLICT (queue_id) DO UPDATE
+        SET dead_reason = excluded.dead_reason, dead_at = excluded.dead_at,
+            archived_at = excluded.archived_at, expires_at = excluded.expires_at,
+            email = excluded.email, log = d.log || excluded.log;
+
+    RETURN mailgres.remove(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
+    'Moves emails that have been dead for long to mailgres.dead_letters; returns how many.';
+
+-- Takes emails out of the queue; their attachments go with them (ON DELETE CASCADE), and
+-- so does what the provider capture kept. What was counted about them stays counted.
+CREATE FUNCTION mailgres.remove(p_ids uuid[]) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
+    DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
+    DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
+    'Takes emails out of the queue with all that hangs on them; returns how many.';
+
+CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off SET jit = off
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    DELETE FROM mailgres.dead_letters d
+    WHERE d.queue_id = ANY (ARRAY(
+        SELECT x.queue_id
+        FROM mailgres.dead_letters x
+        WHERE x.expires_at <= mailgres.now()
+        ORDER BY x.expires_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.purge_archive(int) IS
+    'Deletes archived emails whose time in the archive is over; returns how many.';
+
+-- ---- sql/30_engine/92_retention.sql
+
+-- Sent and cancelled emails leave the queue after settings.sent_ttl. There is no index
+-- for that, because every email would pay for it: ids are ordered by time, so the walk
+-- is along the primary key, from the oldest. What has to stay (a scheduled email, one
+-- sent late) is passed, and a call looks at a bounded number of rows, so the walk
+-- remembers where it is and begins anew at the end.
+--
+-- Two stretches are walked: ids older than the retention, and those that no clock of
+-- ours has given (an application may bring ids of its own, at random). What lies
+-- between is too young.
+
+CREATE TABLE mailgres.retention_walk (
+    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    after_id  uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.retention_walk IS 'The id up to which retention has looked in this round.';
+
+INSERT INTO mailgres.retention_walk DEFAULT VALUES;
+
+CREATE FUNCTION mailgres.first_id_of(p_time timestamptz) RETURNS uuid
+    LANGUAGE sql STABLE
+RETURN rpad(lpad(to_hex(
+    floor(least(greatest(date_part('epoch', p_time) * 1000, 0), 281474976710655))::bigint), 12, '0'), 32, '0')::uuid;
+
+COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
+    'No time-ordered uuid given at this time or later is smaller than this one.';
+
+CREATE FUNCTION mailgres.retain(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off SET jit = off
+AS $$
+DECLARE
+    c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
+    c_last    constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    c_looks   constant int := 20;  -- at so many rows for each that may leave
+    v_before  timestamptz := (SELECT mailgres.now() - s.sent_ttl FROM mailgres.settings s);
+    v_old     uuid := mailgres.first_id_of(v_before);
+    v_future  uuid := mailgres.first_id_of(greatest(mailgres.now(), clock_timestamp()) + interval '1 day');
+    v_after   uuid;
+    v_end     uuid;
+    v_until   uuid;
+    v_ids     uuid[];
+BEGIN
+    SELECT w.after_id INTO v_after FROM mailgres.retention_walk w FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;  -- somebody is walking
+    END IF;
+    IF v_after >= v_old THEN
+        v_after := greatest(v_after, v_future);
+        SELECT q.id INTO v_until FROM public.email_queue q ORDER BY q.id DESC LIMIT 1;
+        IF v_until IS NULL OR v_until <= v_after THEN
+            v_after := c_first;  -- nothing there: do not spend a call on it
+        END IF;
+    END IF;
+    v_end := CASE WHEN v_after < v_old THEN v_old ELSE c_last END;
+
+    -- The last row to look at; null if there are not so many.
+    SELECT q.id INTO v_until FROM public.email_queue q
+    WHERE q.id > v_after AND q.id < v_end
+    ORDER BY q.id OFFSET greatest(p_limit * c_looks - 1, 0) LIMIT 1;
+
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.id > v_after AND q.id <= coalesce(v_until, v_end)
+          AND CASE q.status
+                  WHEN 'sent' THEN q.sent_at < v_before
+                  WHEN 'cancelled' THEN v_before > coalesce(
+                      (SELECT max(l.at) FROM public.email_logs l
+                       WHERE l.queue_id = q.id AND l.to_status = 'cancelled'),
+                      q.created_at)
+              END
+        ORDER BY q.id
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+
+    UPDATE mailgres.retention_walk w
+    SET after_id = CASE
+        WHEN cardinality(v_ids) >= p_limit THEN v_ids[p_limit]
+        WHEN v_until IS NOT NULL THEN v_until
+        WHEN v_end = v_old THEN v_future
+        ELSE c_first
+    END;
+    RETURN CASE WHEN cardinality(v_ids) > 0 THEN mailgres.remove(v_ids) ELSE 0 END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.retain(int) IS
+    'Removes emails that were sent or cancelled long ago; returns how many.';
+
+-- ---- sql/30_engine/93_heartbeat.sql
+
+-- Workers say that they live. Who has not been heard of for a day is forgotten, and so is
+-- a sleeper that ought to have woken long ago, because every enqueue reads the sleepers.
+
+CREATE FUNCTION mailgres.heartbeat(p_worker text, p_version text DEFAULT '', p_details jsonb DEFAULT '{}') RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    INSERT INTO mailgres.workers AS w (worker, version, details)
+    VALUES (p_worker, coalesce(p_version, ''), coalesce(p_details, '{}'))
+    ON CONFLICT (worker) DO UPDATE
+        SET seen_at = mailgres.now(), version = excluded.version, details = excluded.details;
+    RETURN 1;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heartbeat(text, text, jsonb) IS 'A worker lives; returns 1.';
+
+CREATE FUNCTION mailgres.forget_workers(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_workers   int;
+    v_sleepers  int;
+BEGIN
+    DELETE FROM mailgres.workers w
+    WHERE w.worker = ANY (ARRAY(
+        SELECT x.worker FROM mailgres.workers x
+        WHERE x.seen_at <= mailgres.now() - interval '1 day'
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_workers = ROW_COUNT;
+
+    -- The real time, as whoever fell asleep wrote it.
+    DELETE FROM mailgres.sleepers s
+    WHERE s.worker = ANY (ARRAY(
+        SELECT x.worker FROM mailgres.sleepers x
+        WHERE x.sleeps_until <= clock_timestamp() - interval '1 hour'
+        LIMIT p_limit - v_workers
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_sleepers = ROW_COUNT;
+    RETURN v_workers + v_sleepers;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.forget_workers(int) IS
+    'Removes workers not seen for a day and sleepers that never woke; returns how many.';
+
+-- ---- sql/30_engine/95_templates.sql
+
+-- Templates are pushed: what is new becomes a version that never changes, what is the
+-- same again changes nothing. Content is {locale: {subject, html, text}}; html may be
+-- missing, text may not, because every email has a text part.
+
+CREATE FUNCTION mailgres.template_contents(p_template_type text, p_version int) RETURNS jsonb
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+RETURN (
+    SELECT jsonb_object_agg(v.locale, jsonb_build_object(
+        'subject', v.subject, 'html', v.html, 'text', v.text, 'default', v.is_default))
+    FROM mailgres.template_versions v
+    WHERE v.template_type = p_template_type AND v.version = p_version);
+
+COMMENT ON FUNCTION mailgres.template_contents(text, int) IS
+    'What a version of a template says, by locale; null if there is no such version.';
+
+-- White space at the end and empty lines at the beginning have no meaning, and line
+-- ends are of one kind, so that files and database can be compared.
+CREATE FUNCTION mailgres.clean_source(p_source text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN nullif(rtrim(regexp_replace(replace(p_source, E'\r\n', E'\n'), '^([ \t]*\n)+', ''), E' \t\r\n'), '');
+
+COMMENT ON FUNCTION mailgres.clean_source(text) IS 'A part of a template in the form in which it is stored; null if it is empty.';
+
+CREATE FUNCTION mailgres.fault_of_contents(p_contents jsonb) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF jsonb_typeof(p_contents) IS DISTINCT FROM 'object' OR p_contents = '{}' THEN
+        RETURN 'the contents are not an object with a locale or more';
+    END IF;
+    RETURN (
+        SELECT format('the content for %L %s', e.key, f.fault)
+        FROM jsonb_each(p_contents) e
+        CROSS JOIN LATERAL (SELECT CASE
+            WHEN e.key !~ '^[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*$' THEN 'is for no locale such as en or pt-BR'
+            WHEN jsonb_typeof(e.value) <> 'object' THEN 'is not an object'
+            WHEN e.value - '{subject,html,text}'::text[] <> '{}' THEN 'has more than subject, html and text'
+            WHEN jsonb_path_exists(e.value, '$.* ? (@.type() != "string" && @.type() != "null")')
+                THEN 'has a part that is not a string'
+            WHEN mailgres.clean_source(e.value ->> 'subject') IS NULL THEN 'has no subject'
+            WHEN mailgres.clean_source(e.value ->> 'subject') ~ '[\n\r]' THEN 'has a subject of several lines'
+            WHEN mailgres.clean_source(e.value ->> 'text') IS NULL THEN 'has no text'
+            WHEN octet_length(e.value ->> 'subject') > 4096 OR octet_length(e.value ->> 'html') > 524288
+                 OR octet_length(e.value ->> 'text') > 524288 THEN 'is too long'
+        END AS fault) f
+        WHERE f.fault IS NOT NULL
+        ORDER BY e.key LIMIT 1);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fault_of_contents(jsonb) IS 'What is wrong with the contents of a template, or null.';
+
+CREATE FUNCTION mailgres.fault_of_settings(t public.email_templates) RETURNS text
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN CASE
+        WHEN array_position(t.required_variables, NULL) IS NOT NULL THEN 'required_variables holds a null'
+        WHEN NOT mailgres.is_sender(t.from_email) THEN 'from_email is not an email address'
+        WHEN NOT mailgres.is_sender(t.reply_to) THEN 'reply_to is not an email address'
+        WHEN t.route IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.routes r WHERE r.route = t.route) THEN format('there is no route %L', t.route)
+        WHEN t.retry_policy IS NOT NULL AND NOT EXISTS (
+            SELECT FROM mailgres.retry_policies p WHERE p.name = t.retry_policy)
+            THEN format('there is no retry policy %L', t.retry_policy)
+        WHEN t.priority NOT BETWEEN 1 AND 9 THEN 'priority is not 1 (urgent) to 9 (bulk)'
+        WHEN t.expires_after <= '0' THEN 'expires_after is not positive'
+        WHEN t.on_uncertain NOT IN ('hold', 'resend') THEN 'on_uncertain is neither hold nor resend'
+        WHEN jsonb_typeof(t.sample) <> 'object' THEN 'sample is not an object'
+    END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fault_of_settings(public.email_templates) IS
+    'What is wrong with the settings of a template, or null.';
+
+-- Settings that are given replace those the template has; null sets the default.
+CREATE FUNCTION mailgres.with_settings(t public.email_templates, p_settings jsonb) RETURNS public.email_templates
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    c_keys constant text[] := '{description,required_variables,from_email,reply_to,route,priority,
+        retry_policy,expires_after,on_uncertain,sample}';
+    v_fault text;
+BEGIN
+    IF jsonb_typeof(p_settings) IS DISTINCT FROM 'object' OR p_settings - c_keys <> '{}' THEN
+        v_fault := 'the settings are not an object, or have an unknown key';
+    ELSE
+        BEGIN
+            t := jsonb_populate_record(t, p_settings);
+            t.description := coalesce(t.description, '');
+            t.required_variables := coalesce(t.required_variables, '{}');
+            t.on_uncertain := coalesce(t.on_uncertain, 'hold');
+            t.sample := coalesce(t.sample, '{}');
+            v_fault := mailgres.fault_of_settings(t);
+        EXCEPTION WHEN data_exception THEN
+            v_fault := format('a setting has the wrong type: %s', SQLERRM);
+        END;
+    END IF;
+    IF v_fault IS NOT NULL THEN
+        PERFORM mailgres.refuse('MG060', format('template %L: %s', t.template_type, v_fault),
+            format('The settings are %s.', array_to_string(c_keys, ', ')));
+    END IF;
+    RETURN t;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.with_settings(public.email_templates, jsonb) IS 'A template with other settings.';
+
+CREATE FUNCTION mailgres.add_version(p_template_type text, p_contents jsonb, p_default_locale text) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_version constant int := 1 + coalesce((
+        SELECT max(v.version) FROM mailgres.template_versions v WHERE v.template_type = p_template_type), 0);
+BEGIN
+    INSERT INTO mailgres.template_versions (template_type, version, locale, subject, html, text, is_default)
+    SELECT p_template_type, v_version, c.key, c.value ->> 'subject', c.value ->> 'html', c.value ->> 'text',
+           c.key = p_default_locale
+    FROM jsonb_each(p_contents) c;
+    RETURN v_version;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.add_version(text, jsonb, text) IS 'Writes the next version of a template.';
+
+CREATE FUNCTION mailgres.push_template(
+    p_template_type text,
+    p_contents jsonb,
+    p_settings jsonb DEFAULT '{}',
+    p_default_locale text DEFAULT NULL
+) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_fault     text := mailgres.fault_of_contents(p_contents);
+    v_default   text;
+    v_contents  jsonb;
+    v_before    public.email_templates;
+    v_after     public.email_templates;
+BEGIN
+    IF (p_template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') IS NOT TRUE THEN
+        v_fault := 'a name has letters, digits and _ . : -, at most 100, and begins with a letter or digit';
+    ELSIF v_fault IS NULL AND NOT p_contents ? p_default_locale THEN
+        v_fault := format('there is no content for the default locale %L', p_default_locale);
+    END IF;
+    IF v_fault IS NOT NULL THEN
+        PERFORM mailgres.refuse('MG060', format('template %L: %s', p_template_type, v_fault),
+            'The contents are {locale: {subject, html, text}}: a subject of one line, a text, and html or none; at most 512 KiB each.');
+    END IF;
+
+    SELECT coalesce(p_default_locale, min(c.key) FILTER (WHERE c.key = 'en'), min(c.key)) INTO v_default
+    FROM jsonb_each(p_contents) c;
+    SELECT jsonb_object_agg(c.key, jsonb_build_object(
+        'subject', ltrim(mailgres.clean_source(c.value ->> 'subject')), 'html', mailgres.clean_source(c.value ->> 'html'),
+        'text', mailgres.clean_source(c.value ->> 'text'), 'default', c.key = v_default)) INTO v_contents
+    FROM jsonb_each(p_contents) c;
+
+    -- Whoever pushes the same template meanwhile waits here and then sees this version.
+    INSERT INTO public.email_templates (template_type) VALUES (p_template_type) ON CONFLICT DO NOTHING;
+    SELECT * INTO v_before FROM public.email_templates t WHERE t.template_type = p_template_type FOR UPDATE;
+    v_after := mailgres.with_settings(v_before, p_settings);
+    v_after.retired_at := NULL;
+    IF mailgres.template_contents(p_template_type, v_before.active_version) IS DISTINCT FROM v_contents THEN
+        v_after.active_version := mailgres.add_version(p_template_type, v_contents, v_default);
+    END IF;
+
+    IF v_after IS DISTINCT FROM v_before THEN
+        UPDATE public.email_templates t
+        SET (description, active_version, required_variables, from_email, reply_to, route, priority,
+             retry_policy, expires_after, on_uncertain, sample, retired_at, updated_at)
+            = (v_after.description, v_after.active_version, v_after.required_variables, v_after.from_email,
+               v_after.reply_to, v_after.route, v_after.priority, v_after.retry_policy, v_after.expires_after,
+               v_after.on_uncertain, v_after.sample, v_after.retired_at, mailgres.now())
+        WHERE t.template_type = p_template_type;
+    END IF;
+    RETURN v_after.active_version;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
+    'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those the template has.';
+
+CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    UPDATE public.email_templates t SET retired_at = mailgres.now(), updated_at = mailgres.now()
+    WHERE t.template_type = p_template_type AND t.retired_at IS NULL;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    IF NOT EXISTS (SELECT FROM public.email_templates t WHERE t.template_type = p_template_type) THEN
+        PERFORM mailgres.refuse('MG001', format('there is no template %L', p_template_type),
+            'Look for its name in email_templates.');
+    END IF;
+    RETURN false;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.retire_template(text) IS
+    'Takes no new emails for a template; those in the queue are still sent. False if it was retired before.';
+
+-- ---- sql/30_engine/97_capture.sql
+
+-- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
+-- seen before keeps its first message.
+
+CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    INSERT INTO mailgres.captured (key, queue_id, message)
+    SELECT m.key, m.queue_id, m.message
+    FROM jsonb_to_recordset(p_messages) AS m(key text, queue_id uuid, message jsonb)
+    ON CONFLICT (key) DO NOTHING;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider capture.';
+
+-- ---- sql/30_engine/98_use_providers.sql
+
+-- A worker says at its start which providers it has, in the order of preference:
+-- [{name, kind, idempotent, batch_size}]. The default route leads along them; what
+-- operators set about a provider (paused, disabled) stays.
+
+CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_names text[];
+BEGIN
+    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size)
+    SELECT x.name, x.kind, x.idempotent, x.batch_size
+    FROM jsonb_to_recordset(p_providers) AS x(name text, kind text, idempotent boolean, batch_size int)
+    ON CONFLICT (name) DO UPDATE
+        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size
+        WHERE (p.kind, p.idempotent, p.batch_size)
+              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size);
+
+    -- One at a time, and only if it changes: workers of a fleet start together.
+    PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;
+    v_names := ARRAY(
+        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x ORDER BY x.ordinality);
+    IF v_names IS DISTINCT FROM ARRAY(
+        SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = 'default' ORDER BY rp.position)
+    THEN
+        DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
+        INSERT INTO mailgres.route_providers (route, position, provider)
+        SELECT 'default', x.ordinality, x.name FROM unnest(v_names) WITH ORDINALITY x(name);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
+    'Registers the providers of a worker and leads the default route along them.';
+
+-- ---- sql/30_engine/99_set_defaults.sql
+
+CREATE FUNCTION mailgres.set_defaults(p_retry_policy text, p_expires_after interval) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    UPDATE mailgres.settings s
+    SET retry_policy = p_retry_policy, expires_after = p_expires_after
+    WHERE (s.retry_policy, s.expires_after) IS DISTINCT FROM (p_retry_policy, p_expires_after);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_defaults(text, interval) IS
+    'What holds for emails that do not say otherwise: a profile of the worker chooses it.';
+
 -- ---- sql/40_api/10_request.sql
 
 -- What enqueue_email and enqueue_emails have in common: a request, and what is
@@ -1681,23 +2328,27 @@ CREATE TYPE mailgres.request AS (
     attachments      jsonb
 );
 
--- An address is a dot-atom of at most 64 characters, @, and a domain with at least
--- two labels, at most 254 bytes in all. Letters beyond ASCII are accepted on both sides
--- (RFC 6531); quoted local parts, comments, address literals and display names are
--- not. The classes are written as what is excluded, because what counts as a letter
--- would depend on the collation.
+-- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
+-- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
+-- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
+-- address literals and display names are not. The classes are written as what is
+-- excluded, because what counts as a letter would depend on the collation. U+2028 and
+-- U+2029 are line breaks to some programs.
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
     AND strpos(p_address, '@') <= 65
-    AND p_address ~ '^[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@(?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
+    AND p_address ~ (
+        '^[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+)*'
+        || '@(?:[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?\.)+'
+        || '[^\x01-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?$');
 
 COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
 
 -- A sender may carry a display name: Example <mail@example.com>.
 CREATE FUNCTION mailgres.is_sender(p_sender text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN p_sender !~ '[\x01-\x1f\x7f]' AND length(p_sender) <= 320
+RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 320
     AND mailgres.is_address(coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender));
 
 COMMENT ON FUNCTION mailgres.is_sender(text) IS
@@ -1719,7 +2370,7 @@ RETURN jsonb_typeof(p_headers) = 'object' AND NOT EXISTS (
                            'mime-version', 'dkim-signature', 'received')
        OR jsonb_typeof(h.value) <> 'string'
        OR length(h.value #>> '{}') > 998
-       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]');
+       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]');
 
 CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1737,10 +2388,11 @@ RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::tex
         SELECT FROM jsonb_array_elements(
             CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END) a
         WHERE jsonb_typeof(a) <> 'object'
-           OR coalesce(a ->> 'filename', '') !~ '^[^\x01-\x1f\x7f/\\]{1,255}$'
+           OR coalesce(a ->> 'filename', '') !~ '^[^\x01-\x1f\x7f-\x9f\u2028\u2029/\\]{1,255}$'
            OR coalesce(a ->> 'content_type', 'a/b') !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$'
            OR coalesce(a ->> 'content_id', 'x') !~ '^[A-Za-z0-9@._-]{1,128}$'
-           OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$');
+           OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$'
+           OR length(regexp_replace(a ->> 'content', '\s', '', 'g')) % 4 <> 0);
 
 COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS 'Whether these are at most 50 plain email addresses.';
 COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS 'Whether this is an object of header lines that an email may bring.';
@@ -1769,7 +2421,7 @@ BEGIN
             SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
         WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
              AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]'
                   OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
                   OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
         WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
@@ -1813,7 +2465,10 @@ AS $$
 DECLARE
     v_said text[] := CASE p_sqlstate
         WHEN 'MG001' THEN ARRAY[
-            format('there is no template %s', coalesce(quote_literal(r.template_type), 'without a name')),
+            -- arguments get swapped: what is no name may be an address
+            CASE WHEN r.template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'
+                 THEN format('there is no template %L', r.template_type)
+                 ELSE 'template_type is not the name of a template' END,
             format('Known templates: %s. Or bring your own content: a subject with html or text.', (
                 SELECT coalesce(string_agg(k.template_type, ', '), 'none') FROM (
                     SELECT t.template_type FROM public.email_templates t
@@ -1922,7 +2577,7 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
     SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
            (x.request).recipient_email, (x.request).payload,
            coalesce((x.request).max_retries, (x.policy).max_retries),
@@ -1933,7 +2588,8 @@ BEGIN
            (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
            (x.request).retry_delay, (x.request).max_retry_delay,
            (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
-           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc
+           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc,
+           (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
@@ -1974,6 +2630,21 @@ $$;
 COMMENT ON FUNCTION mailgres.attach(mailgres.request[], uuid[]) IS
     'Stores the attachments of the requests that were enqueued.';
 
+CREATE FUNCTION mailgres.has_attachments(p_queue_id uuid, p_attachments jsonb) RETURNS boolean
+    LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT ARRAY(
+        SELECT ROW(a.filename, a.content_type, a.content_id, md5(a.content))::text
+        FROM mailgres.attachments a WHERE a.queue_id = p_queue_id ORDER BY a.position)
+    = ARRAY(
+        SELECT ROW(a.value ->> 'filename', coalesce(a.value ->> 'content_type', 'application/octet-stream'),
+                   a.value ->> 'content_id', md5(decode(a.value ->> 'content', 'base64')))::text
+        FROM jsonb_array_elements(coalesce(p_attachments, '[]')) WITH ORDINALITY a ORDER BY a.ordinality);
+END;
+
+COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
+    'Whether an email has just these attachments.';
+
 -- The same idempotency key again: the first email's id counts, if the content is
 -- the same.
 CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
@@ -1989,7 +2660,8 @@ BEGIN
                 q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
                IS NOT DISTINCT FROM
                (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
-                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc) AS same
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
+               AND mailgres.has_attachments(q.id, r.attachments) AS same
         FROM unnest(p_requests) WITH ORDINALITY r
         JOIN public.email_queue q
             ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key
@@ -2064,14 +2736,15 @@ BEGIN
             (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
              tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
              retry_policy, retry_delay, max_retry_delay,
-             from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+             from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
         VALUES
             (v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
              coalesce(p_max_retries, v.max_retries), v_starts, v_starts <= mailgres.now(),
              p_tenant_id, coalesce(p_priority, v.priority, 5), coalesce(p_route, v.route, 'default'),
              p_scheduled_for, coalesce(p_expires_at, v.expires_at), p_idempotency_key, p_correlation_id,
              v.policy, p_retry_delay, p_max_retry_delay,
-             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc)
+             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
+             p_attachments IS NOT NULL)
         ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
         IF FOUND AND p_attachments IS NULL THEN
             RETURN v_id;
@@ -2131,7 +2804,7 @@ BEGIN
     BEGIN
         v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
     EXCEPTION WHEN data_exception THEN
-        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', SQLERRM),
+        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
     RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
@@ -2183,7 +2856,7 @@ BEGIN
     END IF;
     UPDATE public.email_queue q
     SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(p_reason, ''), 'cancelled by hand'),
+        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = p_queue_id;
     RETURN true;
@@ -2202,6 +2875,7 @@ AS $$
 DECLARE
     v_email     public.email_queue := mailgres.lock_email(p_queue_id);
     v_keep_key  boolean := false;
+    v_new_key   boolean;
 BEGIN
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
@@ -2219,13 +2893,15 @@ BEGIN
         END IF;
     END IF;
 
+    -- A waiting email whose tries all failed for certain goes on with the key it has.
+    v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
     UPDATE public.email_queue q
     SET status = 'pending', ready = true, next_retry_at = mailgres.now(), retries = 0,
         dead_at = NULL, dead_reason = NULL, lease_losses = 0, parked_since = NULL,
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
-        generation = q.generation + (q.status <> 'pending' AND NOT v_keep_key)::int,
-        uncertain_since = CASE WHEN v_keep_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN v_keep_key OR q.status = 'pending' THEN q.first_attempt_at END
+        generation = q.generation + v_new_key::int,
+        uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
+        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END
     WHERE q.id = p_queue_id;
     RETURN true;
 END
@@ -2421,9 +3097,11 @@ BEGIN
             error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         WHERE q.id = v_id;
-    ELSIF p_event = 'failed' AND (v_email.status = 'sent' OR v_email.dead_reason = 'uncertain') THEN
+    ELSIF p_event = 'failed' AND (v_email.status = 'sent'
+        OR (v_email.uncertain_since IS NOT NULL AND v_email.status IN ('pending', 'failed'))) THEN
         UPDATE public.email_queue q
-        SET status = 'failed', dead_at = mailgres.now(), dead_reason = 'permanent', uncertain_since = NULL,
+        SET status = 'failed', ready = false, dead_at = coalesce(q.dead_at, mailgres.now()),
+            dead_reason = coalesce(nullif(q.dead_reason, 'uncertain'), 'permanent'), uncertain_since = NULL,
             sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
             error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
                                      'the provider reported that it was not sent')
@@ -2464,56 +3142,243 @@ INSERT INTO mailgres.claim_slots (slot) SELECT generate_series(1, 32);
 
 -- ---- sql/50_seed/30_starter_templates.sql
 
--- Two templates to start with, so that the first call works on an empty project.
--- Every variable has a fallback.
+-- Two templates to start with, so that the first call works on an empty project. Every
+-- variable has a fallback. Never edited by hand: scripts/starter_templates.py writes it
+-- from src/mailgres/starter/.
 
-INSERT INTO public.email_templates (template_type, description, on_uncertain) VALUES
-    ('welcome_user', 'Greets a new user. Variables: name, product, url.', 'hold'),
-    ('signup_confirmation', 'Asks a new user to confirm the address. Variables: name, product, confirmation_url.', 'resend');
-
-INSERT INTO mailgres.template_versions (template_type, version, locale, subject, html, text) VALUES
-('welcome_user', 1, 'en',
-'Welcome to {{ product | default("our service") }}',
-'<!doctype html>
+DO $seed$ BEGIN PERFORM mailgres.push_template($mail$signup_confirmation$mail$,
+p_default_locale => $mail$en$mail$,
+p_settings => $mail${"description": "Asks a new user to confirm the address. Variables: name, product, confirmation_url, valid_for.", "required_variables": [], "on_uncertain": "resend", "sample": {"name": "João", "product": "Acme", "confirmation_url": "https://acme.example.com/confirm/4fd1c2", "valid_for": "24 hours"}}$mail$,
+p_contents => jsonb_build_object(
+'en', jsonb_build_object(
+'subject', $mail$Confirm your email address{% if product is defined %} for {{ product }}{% endif %}$mail$,
+'html', $mail$<!doctype html>
 <html lang="en">
-<body style="margin:0;padding:32px 16px;background:#f4f5f7;font-family:Helvetica,Arial,sans-serif;color:#1f2933">
-<div style="max-width:520px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
-<h1 style="margin:0 0 16px;font-size:22px">Welcome{% if name is defined %}, {{ name }}{% endif %}!</h1>
-<p style="margin:0 0 16px;line-height:1.5">Your account at {{ product | default("our service") }} is ready.</p>
-{% if url is defined %}<p style="margin:0 0 16px"><a href="{{ url }}" style="display:inline-block;padding:12px 20px;background:#1f6feb;color:#ffffff;text-decoration:none;border-radius:6px">Get started</a></p>{% endif %}
-<p style="margin:0;line-height:1.5;color:#616e7c;font-size:14px">Questions? Just reply to this email.</p>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<title>Confirm your email address</title>
+<style>
+@media (prefers-color-scheme: dark) {
+  .page { background: #14181f !important; color: #e6e9ee !important; }
+  .card { background: #1e242e !important; }
+  .quiet { color: #9aa5b4 !important; }
+  .line { border-color: #333c49 !important; }
+}
+</style>
+</head>
+<body class="page" style="margin:0;padding:0;background:#f3f5f8;color:#1d2733;-webkit-text-size-adjust:100%">
+<div style="display:none;max-height:0;overflow:hidden;opacity:0">One click, and your account is ready.</div>
+<div class="page" style="padding:32px 16px;background:#f3f5f8;color:#1d2733;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:16px;line-height:1.6">
+<div style="max-width:560px;margin:0 auto">
+<p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("our service") }}</p>
+<div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Confirm your email address</h1>
+<p style="margin:0 0 16px">Hello{% if name is defined %} {{ name }}{% endif %},</p>
+<p style="margin:0 0 16px">please confirm that this address is yours, to finish signing up to {{ product | default("our service") }}.</p>
+{% if confirmation_url is defined %}
+<p style="margin:24px 0"><a href="{{ confirmation_url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Confirm address</a></p>
+<p style="margin:0 0 16px"><span class="quiet" style="color:#5f6b7a;font-size:14px">If the button does not work, copy this address into your browser:<br><a href="{{ confirmation_url }}" style="color:#1f5fd6;word-break:break-all">{{ confirmation_url }}</a></span></p>
+{% endif %}
+{% if valid_for is defined %}
+<p style="margin:0 0 16px">The link is valid for {{ valid_for }}.</p>
+{% endif %}
+<p class="quiet line" style="margin:24px 0 0;padding-top:20px;border-top:1px solid #e3e8ee;color:#5f6b7a;font-size:14px">You did not sign up? Then ignore this email: nothing will happen, and we will not write again.</p>
+</div>
+<div class="quiet" style="padding:20px 8px 0;color:#5f6b7a;font-size:13px;line-height:1.5">
+<p style="margin:0">You receive this email because this address was entered at {{ product | default("our service") }}.</p>
+</div>
+</div>
 </div>
 </body>
-</html>',
-'Welcome{% if name is defined %}, {{ name }}{% endif %}!
+</html>$mail$,
+'text', $mail$Hello{% if name is defined %} {{ name }}{% endif %},
 
-Your account at {{ product | default("our service") }} is ready.
+please confirm that this address is yours, to finish signing up to {{ product | default("our service") }}.
+
+{% if confirmation_url is defined %}
+Confirm address: {{ confirmation_url }}
+{% endif %}
+
+{% if valid_for is defined %}
+The link is valid for {{ valid_for }}.
+{% endif %}
+
+You did not sign up? Then ignore this email: nothing will happen, and we will not write again.
+
+-- 
+You receive this email because this address was entered at {{ product | default("our service") }}.$mail$),
+'pt', jsonb_build_object(
+'subject', $mail$Confirme seu endereço de e-mail{% if product is defined %}: {{ product }}{% endif %}$mail$,
+'html', $mail$<!doctype html>
+<html lang="pt">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<title>Confirme seu endereço de e-mail</title>
+<style>
+@media (prefers-color-scheme: dark) {
+  .page { background: #14181f !important; color: #e6e9ee !important; }
+  .card { background: #1e242e !important; }
+  .quiet { color: #9aa5b4 !important; }
+  .line { border-color: #333c49 !important; }
+}
+</style>
+</head>
+<body class="page" style="margin:0;padding:0;background:#f3f5f8;color:#1d2733;-webkit-text-size-adjust:100%">
+<div style="display:none;max-height:0;overflow:hidden;opacity:0">Um clique, e sua conta está pronta.</div>
+<div class="page" style="padding:32px 16px;background:#f3f5f8;color:#1d2733;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:16px;line-height:1.6">
+<div style="max-width:560px;margin:0 auto">
+<p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("nosso serviço") }}</p>
+<div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Confirme seu endereço de e-mail</h1>
+<p style="margin:0 0 16px">Olá{% if name is defined %}, {{ name }}{% endif %}!</p>
+<p style="margin:0 0 16px">Confirme que este endereço é seu para concluir o cadastro{% if product is defined %} em {{ product }}{% endif %}.</p>
+{% if confirmation_url is defined %}
+<p style="margin:24px 0"><a href="{{ confirmation_url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Confirmar endereço</a></p>
+<p style="margin:0 0 16px"><span class="quiet" style="color:#5f6b7a;font-size:14px">Se o botão não funcionar, copie este endereço no seu navegador:<br><a href="{{ confirmation_url }}" style="color:#1f5fd6;word-break:break-all">{{ confirmation_url }}</a></span></p>
+{% endif %}
+{% if valid_for is defined %}
+<p style="margin:0 0 16px">Validade do link: {{ valid_for }}.</p>
+{% endif %}
+<p class="quiet line" style="margin:24px 0 0;padding-top:20px;border-top:1px solid #e3e8ee;color:#5f6b7a;font-size:14px">Não foi você? Então ignore este e-mail: nada vai acontecer, e não escreveremos de novo.</p>
+</div>
+<div class="quiet" style="padding:20px 8px 0;color:#5f6b7a;font-size:13px;line-height:1.5">
+<p style="margin:0">Você recebeu este e-mail porque este endereço foi informado no cadastro{% if product is defined %} em {{ product }}{% endif %}.</p>
+</div>
+</div>
+</div>
+</body>
+</html>$mail$,
+'text', $mail$Olá{% if name is defined %}, {{ name }}{% endif %}!
+
+Confirme que este endereço é seu para concluir o cadastro{% if product is defined %} em {{ product }}{% endif %}.
+
+{% if confirmation_url is defined %}
+Confirmar endereço: {{ confirmation_url }}
+{% endif %}
+
+{% if valid_for is defined %}
+Validade do link: {{ valid_for }}.
+{% endif %}
+
+Não foi você? Então ignore este e-mail: nada vai acontecer, e não escreveremos de novo.
+
+-- 
+Você recebeu este e-mail porque este endereço foi informado no cadastro{% if product is defined %} em {{ product }}{% endif %}.$mail$))); END $seed$;
+
+DO $seed$ BEGIN PERFORM mailgres.push_template($mail$welcome_user$mail$,
+p_default_locale => $mail$en$mail$,
+p_settings => $mail${"description": "Greets a new user. Variables: name, product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
+p_contents => jsonb_build_object(
+'en', jsonb_build_object(
+'subject', $mail$Welcome to {{ product | default("our service") }}$mail$,
+'html', $mail$<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<title>Welcome to {{ product | default("our service") }}</title>
+<style>
+@media (prefers-color-scheme: dark) {
+  .page { background: #14181f !important; color: #e6e9ee !important; }
+  .card { background: #1e242e !important; }
+  .quiet { color: #9aa5b4 !important; }
+  .line { border-color: #333c49 !important; }
+}
+</style>
+</head>
+<body class="page" style="margin:0;padding:0;background:#f3f5f8;color:#1d2733;-webkit-text-size-adjust:100%">
+<div style="display:none;max-height:0;overflow:hidden;opacity:0">Your account is ready. Here is how to get started.</div>
+<div class="page" style="padding:32px 16px;background:#f3f5f8;color:#1d2733;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:16px;line-height:1.6">
+<div style="max-width:560px;margin:0 auto">
+<p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("our service") }}</p>
+<div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Welcome{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<p style="margin:0 0 16px">Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.</p>
+{% if url is defined %}
+<p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Get started</a></p>
+<p style="margin:0 0 16px"><span class="quiet" style="color:#5f6b7a;font-size:14px">If the button does not work, copy this address into your browser:<br><a href="{{ url }}" style="color:#1f5fd6;word-break:break-all">{{ url }}</a></span></p>
+{% endif %}
+<p class="quiet line" style="margin:24px 0 0;padding-top:20px;border-top:1px solid #e3e8ee;color:#5f6b7a;font-size:14px">Questions? {% if support_email is defined %}Write to <a href="mailto:{{ support_email }}" style="color:#1f5fd6">{{ support_email }}</a>.{% else %}Just reply to this email.{% endif %} We are happy to help.</p>
+</div>
+<div class="quiet" style="padding:20px 8px 0;color:#5f6b7a;font-size:13px;line-height:1.5">
+<p style="margin:0">You receive this email because an account at {{ product | default("our service") }} was created with this address.</p>
+</div>
+</div>
+</div>
+</body>
+</html>$mail$,
+'text', $mail$Welcome{% if name is defined %}, {{ name }}{% endif %}!
+
+Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.
+
 {% if url is defined %}
 Get started: {{ url }}
 {% endif %}
-Questions? Just reply to this email.
-'),
-('signup_confirmation', 1, 'en',
-'Confirm your email address',
-'<!doctype html>
-<html lang="en">
-<body style="margin:0;padding:32px 16px;background:#f4f5f7;font-family:Helvetica,Arial,sans-serif;color:#1f2933">
-<div style="max-width:520px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
-<h1 style="margin:0 0 16px;font-size:22px">Hello{% if name is defined %} {{ name }}{% endif %}</h1>
-<p style="margin:0 0 16px;line-height:1.5">Please confirm your email address to finish signing up to {{ product | default("our service") }}.</p>
-{% if confirmation_url is defined %}<p style="margin:0 0 16px"><a href="{{ confirmation_url }}" style="display:inline-block;padding:12px 20px;background:#1f6feb;color:#ffffff;text-decoration:none;border-radius:6px">Confirm address</a></p>{% endif %}
-<p style="margin:0;line-height:1.5;color:#616e7c;font-size:14px">If you did not sign up, ignore this email: nothing will happen.</p>
+
+Questions? {% if support_email is defined %}Write to {{ support_email }}.{% else %}Just reply to this email.{% endif %} We are happy to help.
+
+-- 
+You receive this email because an account at {{ product | default("our service") }} was created with this address.$mail$),
+'pt', jsonb_build_object(
+'subject', $mail${% if product is defined %}Boas-vindas: {{ product }}{% else %}Boas-vindas ao nosso serviço{% endif %}$mail$,
+'html', $mail$<!doctype html>
+<html lang="pt">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<title>Boas-vindas</title>
+<style>
+@media (prefers-color-scheme: dark) {
+  .page { background: #14181f !important; color: #e6e9ee !important; }
+  .card { background: #1e242e !important; }
+  .quiet { color: #9aa5b4 !important; }
+  .line { border-color: #333c49 !important; }
+}
+</style>
+</head>
+<body class="page" style="margin:0;padding:0;background:#f3f5f8;color:#1d2733;-webkit-text-size-adjust:100%">
+<div style="display:none;max-height:0;overflow:hidden;opacity:0">Sua conta está pronta. Veja como começar.</div>
+<div class="page" style="padding:32px 16px;background:#f3f5f8;color:#1d2733;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:16px;line-height:1.6">
+<div style="max-width:560px;margin:0 auto">
+<p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("nosso serviço") }}</p>
+<div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<p style="margin:0 0 16px">Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.</p>
+{% if url is defined %}
+<p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Começar</a></p>
+<p style="margin:0 0 16px"><span class="quiet" style="color:#5f6b7a;font-size:14px">Se o botão não funcionar, copie este endereço no seu navegador:<br><a href="{{ url }}" style="color:#1f5fd6;word-break:break-all">{{ url }}</a></span></p>
+{% endif %}
+<p class="quiet line" style="margin:24px 0 0;padding-top:20px;border-top:1px solid #e3e8ee;color:#5f6b7a;font-size:14px">Dúvidas? {% if support_email is defined %}Escreva para <a href="mailto:{{ support_email }}" style="color:#1f5fd6">{{ support_email }}</a>.{% else %}Basta responder a este e-mail.{% endif %} Teremos prazer em ajudar.</p>
+</div>
+<div class="quiet" style="padding:20px 8px 0;color:#5f6b7a;font-size:13px;line-height:1.5">
+<p style="margin:0">Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ product }}{% endif %} foi criada com este endereço.</p>
+</div>
+</div>
 </div>
 </body>
-</html>',
-'Hello{% if name is defined %} {{ name }}{% endif %},
+</html>$mail$,
+'text', $mail$Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!
 
-please confirm your email address to finish signing up to {{ product | default("our service") }}.
-{% if confirmation_url is defined %}
-Confirm: {{ confirmation_url }}
+Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.
+
+{% if url is defined %}
+Começar: {{ url }}
 {% endif %}
-If you did not sign up, ignore this email: nothing will happen.
-');
+
+Dúvidas? {% if support_email is defined %}Escreva para {{ support_email }}.{% else %}Basta responder a este e-mail.{% endif %} Teremos prazer em ajudar.
+
+-- 
+Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ product }}{% endif %} foi criada com este endereço.$mail$))); END $seed$;
 
 -- ---- sql/50_seed/90_analyze.sql
 
@@ -2549,28 +3414,44 @@ BEGIN
 END
 $$;
 
--- ---- sql/60_security/20_grants.sql
+-- ---- sql/60_security/20_row_security.sql
+
+-- Row security on every table of the contract, and no policy for everybody. The owner,
+-- and Supabase's service_role, bypass it.
+
+ALTER TABLE public.email_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_templates ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_logs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE public.email_suppressions ENABLE ROW LEVEL SECURITY;
+
+-- ---- sql/60_security/30_secure.sql
 
 -- Least privilege: nobody may do anything but what is granted here. Functions are
--- executable by PUBLIC by default, and Supabase grants to anon and authenticated by
--- name, so all three are revoked before anything is granted.
+-- executable by PUBLIC by default, and Supabase grants to its roles by name, so all
+-- of that is revoked before anything is granted. The policies let in whom the grants
+-- let in; who has none sees no row, whatever is granted by accident.
+-- To be called again when roles were created later: `mailgres migrate` does.
 
-DO $$
+CREATE FUNCTION mailgres.secure() RETURNS void
+    LANGUAGE plpgsql SET search_path = ''
+AS $$
 DECLARE
     v_role    text;
     v_object  text;
     v_grant   record;
+    v_policy  record;
 BEGIN
     FOR v_role IN
         SELECT 'PUBLIC' UNION ALL
-        SELECT quote_ident(rolname) FROM pg_roles WHERE rolname IN ('anon', 'authenticated')
+        SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname IN ('anon', 'authenticated', 'service_role')
     LOOP
         EXECUTE format('REVOKE ALL ON SCHEMA mailgres FROM %s', v_role);
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA mailgres FROM %s', v_role);
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
         FOREACH v_object IN ARRAY ARRAY[
             'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
-            'TABLE public.email_suppressions',
+            'TABLE public.email_suppressions', 'SEQUENCE public.email_logs_id_seq',
             'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
             'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
             'FUNCTION public.record_email_event',
@@ -2588,9 +3469,15 @@ BEGIN
             ('mailgres_producer', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails'),
 
             ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_worker', 'SELECT ON mailgres.schema_version'),
+            ('mailgres_operator', 'SELECT ON mailgres.schema_version'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
                 mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
-                mailgres.expire, mailgres.fold'),
+                mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
+                mailgres.use_providers, mailgres.set_defaults'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
                 mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
@@ -2601,7 +3488,11 @@ BEGIN
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
                 public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
-                mailgres.now, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+                mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
+                mailgres.template_contents'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -2617,7 +3508,7 @@ BEGIN
                 expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
                 error_code, error_class, provider, provider_message_id, resend_id, generation,
                 template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
-                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, due_at)
+                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
                 ON public.email_queue'),
             ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
@@ -2628,32 +3519,19 @@ BEGIN
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
                 public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time'),
+            -- what a plain INSERT or UPDATE of email_queue calls
+            ('service_role', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7'),
             ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
             ('service_role', 'SELECT ON public.email_logs')
         ) g(role, privilege)
-        JOIN pg_roles r ON r.rolname = g.role
+        JOIN pg_catalog.pg_roles r ON r.rolname = g.role
+        -- the migration tool's own table, which is there from the second call on
+        WHERE to_regclass('mailgres.schema_version') IS NOT NULL OR g.privilege NOT LIKE '%schema_version'
     LOOP
         EXECUTE format('GRANT %s TO %I', v_grant.privilege, v_grant.rolname);
     END LOOP;
-END
-$$;
 
--- ---- sql/60_security/30_row_security.sql
-
--- Row security on every table of the contract, and no policy for everybody: who has
--- no policy here sees no row, whatever is granted by accident. The owner, and
--- Supabase's service_role, bypass it.
-
-ALTER TABLE public.email_queue ENABLE ROW LEVEL SECURITY;
-ALTER TABLE public.email_templates ENABLE ROW LEVEL SECURITY;
-ALTER TABLE public.email_logs ENABLE ROW LEVEL SECURITY;
-ALTER TABLE public.email_suppressions ENABLE ROW LEVEL SECURITY;
-
-DO $$
-DECLARE
-    v_policy record;
-BEGIN
     FOR v_policy IN
         SELECT p.*, r.rolname
         FROM (VALUES
@@ -2666,10 +3544,18 @@ BEGIN
             ('mailgres_analyst', 'email_templates', 'SELECT'),
             ('mailgres_analyst', 'email_logs', 'SELECT')
         ) p(role, tbl, command)
-        JOIN pg_roles r ON r.rolname = p.role
+        JOIN pg_catalog.pg_roles r ON r.rolname = p.role
+        WHERE NOT EXISTS (
+            SELECT FROM pg_catalog.pg_policies x
+            WHERE x.schemaname = 'public' AND x.tablename = p.tbl AND x.policyname = p.role)
     LOOP
         EXECUTE format('CREATE POLICY %I ON public.%I FOR %s TO %I USING (true)',
             v_policy.rolname, v_policy.tbl, v_policy.command, v_policy.rolname);
     END LOOP;
 END
 $$;
+
+COMMENT ON FUNCTION mailgres.secure() IS
+    'Sets all privileges and policies anew, for the roles that exist now.';
+
+SELECT mailgres.secure();

@@ -27,4 +27,4 @@ CREATE TABLE mailgres.claim_slots (
 
 COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
-    'For each route the tenant served last, and after ''urgent:'' the one served last in the urgent pass.';
+    'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';

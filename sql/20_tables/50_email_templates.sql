@@ -14,6 +14,7 @@ CREATE TABLE public.email_templates (
     retry_policy        text REFERENCES mailgres.retry_policies,
     expires_after       interval CHECK (expires_after > '0'),
     on_uncertain        text NOT NULL DEFAULT 'hold' CHECK (on_uncertain IN ('hold', 'resend')),
+    sample              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(sample) = 'object'),
     retired_at          timestamptz,
     created_at          timestamptz NOT NULL DEFAULT mailgres.now(),
     updated_at          timestamptz NOT NULL DEFAULT mailgres.now()
@@ -25,6 +26,8 @@ COMMENT ON COLUMN public.email_templates.required_variables IS
     'Keys that the payload must have; checked when an email is enqueued.';
 COMMENT ON COLUMN public.email_templates.on_uncertain IS
     'What to do when a provider without idempotency keys may or may not have sent: hold (a person decides) or resend (a duplicate is acceptable).';
+COMMENT ON COLUMN public.email_templates.sample IS
+    'A payload to preview the template with; invented, never a person''s.';
 COMMENT ON COLUMN public.email_templates.retired_at IS
     'No new emails since then; those in the queue are still sent.';
 
@@ -35,11 +38,17 @@ CREATE TABLE mailgres.template_versions (
     subject        text NOT NULL CHECK (subject <> '' AND subject !~ '[\n\r]'),
     html           text,
     text           text NOT NULL CHECK (text <> ''),
+    is_default     boolean NOT NULL DEFAULT false,
     created_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     PRIMARY KEY (template_type, version, locale)
 );
 
+CREATE UNIQUE INDEX template_versions_one_default ON mailgres.template_versions (template_type, version)
+    WHERE is_default;
+
 COMMENT ON TABLE mailgres.template_versions IS 'What a template says: immutable.';
+COMMENT ON COLUMN mailgres.template_versions.is_default IS
+    'The language for those who asked for none that is there.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
     LANGUAGE plpgsql

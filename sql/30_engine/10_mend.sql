@@ -1,10 +1,19 @@
+-- A word on the settings that the functions of the engine carry:
+--
+--   search_path = ''                      they run with the rights of their owner
+--   plan_cache_mode = force_generic_plan  to plan them anew costs more than to run them
+--   enable_seqscan = off                  a plan made while the queue is empty is kept
+--                                         when it is full: it has to go by an index
+--   jit = off                             the costs which that makes up would call for it
+--   enable_nestloop = off                 (record) two sets whose size a plan cannot know
+
 -- People change rows by hand: they set next_retry_at, put a dead email back to
 -- pending, free one that hangs. This trigger completes such a change, so that it
 -- passes the CHECKs and does what was meant. The engine's own statements are
 -- complete, so for them only the WHEN below is evaluated.
 
 CREATE FUNCTION mailgres.mend() RETURNS trigger
-    LANGUAGE plpgsql SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());

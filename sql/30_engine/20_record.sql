@@ -4,6 +4,7 @@
 
 CREATE FUNCTION mailgres.record() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
     -- A claim settles nothing, and what ends it is what is logged.
@@ -16,23 +17,28 @@ BEGIN
         (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
          worker, duration_ms, provider, provider_message_id, error_class, error_code,
          error_message, error_detail, next_retry_at, dead_reason)
-    SELECT n.id,
-           CASE
-               WHEN n.status = 'failed' THEN 'dead'
-               WHEN n.status <> 'pending' THEN n.status
-               WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
-               WHEN n.retries > o.retries THEN 'retry'
-               WHEN o.status = 'pending' THEN 'rescheduled'
-               WHEN o.lease_until <= mailgres.now() THEN 'lost'
-               WHEN n.next_retry_at > o.leased_at THEN 'deferred'
-               ELSE 'given_back'
-           END,
-           o.status, n.status, o.retries + 1, n.tenant_id, n.template_type, o.leased_at,
-           o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-           n.error_class, n.error_code, n.error_message, n.error_detail,
+    SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
+           o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+           -- a try that was not made has no fault; the row still has that of an earlier one
+           CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
+           CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
            CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
     FROM new_rows n
     JOIN old_rows o ON o.id = n.id
+    CROSS JOIN LATERAL (
+        SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
+        FROM (SELECT CASE
+            WHEN n.status = 'failed' THEN 'dead'
+            WHEN n.status <> 'pending' THEN n.status
+            WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+            WHEN n.retries > o.retries THEN 'retry'
+            WHEN o.status = 'pending' THEN 'rescheduled'
+            WHEN n.lease_losses > o.lease_losses THEN 'lost'
+            WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+            WHEN o.lease_until <= mailgres.now() THEN 'lost'
+            ELSE 'given_back'
+        END AS event) x
+    ) e
     WHERE n.status <> 'sending'
       AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at);
 
@@ -51,7 +57,8 @@ BEGIN
         FROM old_rows WHERE status IN ('sent', 'failed', 'cancelled')
     ) r
     GROUP BY 1, 2, 3, 4, 5, 6, 7
-    HAVING sum(r.emails) <> 0;
+    HAVING sum(r.emails) <> 0
+        OR coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0) <> 0;
     RETURN NULL;
 END
 $$;

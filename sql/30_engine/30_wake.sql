@@ -16,10 +16,12 @@ BEGIN
     END IF;
     v_looked := set_config(
         'mailgres.looked', CASE WHEN NEW.ready THEN 'now' ELSE NEW.next_retry_at::text END, true);
+    -- A transaction of a stricter level sees the sleepers of its beginning only, so it
+    -- cannot know, and notifies.
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
-    ) THEN
+    ) OR (NEW.ready AND current_setting('transaction_isolation') <> 'read committed') THEN
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;

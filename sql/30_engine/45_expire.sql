@@ -27,7 +27,7 @@ COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
     'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN mailgres.expire_these(ARRAY(

@@ -3,7 +3,7 @@
 -- waited dies instead. Bounded, so that a claim may call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_ids uuid[];
@@ -22,7 +22,7 @@ BEGIN
     PERFORM mailgres.expire_these(v_ids);
     UPDATE public.email_queue q
     SET ready = true
-    WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND NOT q.ready;
+    WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
     RETURN cardinality(v_ids);
 END
 $$;

@@ -7,7 +7,8 @@ CREATE TYPE mailgres.pick_state AS (
     picked  uuid[],  -- the emails picked and locked so far
     taken   jsonb,   -- how many of them each tenant has
     hungry  text[],  -- tenants that took their whole share in this turn: they may have more
-    cursor  text     -- the tenant visited last
+    cursor  text,    -- the tenant after which the next turn starts
+    had     jsonb    -- what the tenant there had of its share when the last claim was full
 );
 
 -- The next tenant after p_after that has something ready on the route.
@@ -46,10 +47,12 @@ $$;
 COMMENT ON FUNCTION mailgres.share_of(text) IS
     'How many emails a tenant may have in a turn while others wait; none while it is paused.';
 
--- Picks and locks the next emails of one tenant. p_plain: only those that a
--- processor can send which knows neither inline content nor idempotency keys.
+-- Picks and locks the next emails of one tenant. One whose earlier try may have
+-- arrived is left to who has its provider. p_plain: only those that a processor can
+-- send which knows neither inline content nor idempotency keys.
 CREATE FUNCTION mailgres.pick_of(
-    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean, p_plain boolean
+    p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
+    p_providers text[], p_plain boolean
 ) RETURNS mailgres.pick_state
     LANGUAGE plpgsql
 AS $$
@@ -61,6 +64,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
               AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
@@ -69,6 +73,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
               AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
@@ -83,13 +88,14 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
     'Picks and locks the next emails of one tenant.';
 
--- One turn: from the tenant after the cursor round to that one itself, until
--- p_limit emails are picked.
+-- One turn: from the tenant after the cursor round to that one itself, until p_limit
+-- emails are picked.
 CREATE FUNCTION mailgres.go_round(
-    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_plain boolean
+    p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_providers text[],
+    p_plain boolean
 ) RETURNS mailgres.pick_state
     LANGUAGE plpgsql
 AS $$
@@ -97,12 +103,16 @@ DECLARE
     c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
     v_start    text := p_state.cursor;
     v_wrapped  boolean := v_start = '';
+    v_before   text;
     v_tenant   text;
     v_share    int;
+    v_room     int;
 BEGIN
     p_state.hungry := '{}';
     FOR v_visit IN 1 .. c_most_visits LOOP
-        EXIT WHEN cardinality(p_state.picked) >= p_limit;
+        v_room := p_limit - cardinality(p_state.picked);
+        EXIT WHEN v_room <= 0;
+        v_before := p_state.cursor;
         v_tenant := mailgres.next_tenant(p_route, p_state.cursor, p_urgent);
         IF v_tenant IS NULL AND NOT v_wrapped THEN
             v_wrapped := true;
@@ -115,20 +125,28 @@ BEGIN
 
         v_share := mailgres.share_of(v_tenant);
         CONTINUE WHEN v_share = 0;
-        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0);
+        v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0)
+                           - coalesce((p_state.had ->> v_tenant)::int, 0);
         IF v_share > 0 THEN
             p_state := mailgres.pick_of(
-                p_state, p_route, v_tenant,
-                least(v_share, p_limit - cardinality(p_state.picked)), p_urgent, p_plain);
+                p_state, p_route, v_tenant, least(v_share, v_room), p_urgent, p_providers, p_plain);
+            -- Whose share the end of the claim cuts short gets the rest in the next one.
+            IF cardinality(p_state.picked) = p_limit AND v_room < least(v_share, p_limit) THEN
+                p_state.cursor := v_before;
+                p_state.had := jsonb_build_object(
+                    v_tenant, coalesce((p_state.had ->> v_tenant)::int, 0) + v_room);
+                EXIT;
+            END IF;
         ELSE
             p_state.hungry := p_state.hungry || v_tenant;
         END IF;
+        p_state.had := '{}';
     END LOOP;
     RETURN p_state;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
     'One turn round the tenants, up to 3 x weight emails of each.';
 
 -- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
@@ -136,7 +154,8 @@ COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, b
 -- priorities count. If that does not fill the claim: who is alone in having more
 -- gets the rest, several get another turn for every ten emails of the claim.
 CREATE FUNCTION mailgres.pick(
-    p_route text, p_limit int, p_plain boolean, INOUT p_cursors jsonb, OUT p_picked uuid[]
+    p_route text, p_limit int, p_providers text[], p_plain boolean,
+    INOUT p_cursors jsonb, OUT p_picked uuid[]
 )
     LANGUAGE plpgsql
 AS $$
@@ -147,13 +166,17 @@ DECLARE
     v_tenant  text;
     v_room    int;
 BEGIN
-    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors ->> v_urgent, ''));
-    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_plain);
-    p_cursors := p_cursors || jsonb_build_object(v_urgent, v_state.cursor);
+    v_state := ROW('{}', '{}', '{}', coalesce(p_cursors #>> ARRAY[v_urgent, 'cursor'], ''),
+                   p_cursors #> ARRAY[v_urgent, 'had']);
+    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(
+        v_urgent, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
-    v_state.cursor := coalesce(p_cursors ->> p_route, '');
-    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_plain);
-    p_cursors := p_cursors || jsonb_build_object(p_route, v_state.cursor);
+    v_state.cursor := coalesce(p_cursors #>> ARRAY[p_route, 'cursor'], '');
+    v_state.had := p_cursors #> ARRAY[p_route, 'had'];
+    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_providers, p_plain);
+    p_cursors := p_cursors || jsonb_build_object(
+        p_route, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
     FOR v_turn IN 2 .. p_limit LOOP
         v_hungry := v_state.hungry;
@@ -167,12 +190,12 @@ BEGIN
                 v_state, p_route, v_tenant,
                 CASE WHEN cardinality(v_hungry) = 1 THEN v_room
                      ELSE least(v_room, mailgres.share_of(v_tenant)) END,
-                false, p_plain);
+                false, p_providers, p_plain);
         END LOOP;
     END LOOP;
     p_picked := v_state.picked;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.pick(text, int, boolean, jsonb) IS
+COMMENT ON FUNCTION mailgres.pick(text, int, text[], boolean, jsonb) IS
     'Picks and locks the emails of one claim, fairly between tenants.';

@@ -67,7 +67,9 @@ BEGIN
         last_duration_ms = NULL,
         provider = CASE WHEN q.uncertain_since IS NULL THEN p_route.provider ELSE q.provider END,
         -- With a key the claim suffices: the call may be repeated whatever became of it.
-        begun_at = CASE WHEN p_route.idempotent THEN mailgres.now() END,
+        begun_at = CASE WHEN CASE WHEN q.uncertain_since IS NULL THEN p_route.idempotent ELSE (
+                SELECT p.idempotent FROM mailgres.providers p WHERE p.name = q.provider) END
+            THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
             SELECT t.active_version FROM public.email_templates t
             WHERE t.template_type = q.template_type AND q.subject IS NULL))
@@ -90,7 +92,7 @@ CREATE FUNCTION mailgres.claim(
     p_lease interval DEFAULT '60 seconds',
     p_providers text[] DEFAULT NULL
 ) RETURNS SETOF public.email_queue
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
@@ -120,11 +122,11 @@ BEGIN
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.
-    FOR v_try IN 1 .. 100 LOOP
+    FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
         SELECT * INTO v_slot.cursors, v_ids
-        FROM mailgres.pick(v_route.route, p_limit, c_rpc, v_slot.cursors);
+        FROM mailgres.pick(v_route.route, p_limit, p_providers, c_rpc, v_slot.cursors);
 
         IF cardinality(v_ids) = 0 THEN
             v_empty := v_empty + 1;

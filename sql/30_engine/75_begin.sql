@@ -5,7 +5,7 @@
 -- that may be sent; the others have been settled or given back.
 
 CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_begun uuid[];
@@ -14,7 +14,7 @@ BEGIN
     WITH begun AS (
         UPDATE public.email_queue q
         SET begun_at = mailgres.now()
-        WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s

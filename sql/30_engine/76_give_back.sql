@@ -2,14 +2,14 @@
 -- knows that its own call was not made; an earlier try stays as uncertain as it was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
-    WHERE q.id = ANY (p_ids) AND q.status = 'sending' AND q.lease_token = p_token
+    WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;
 END
 $$;

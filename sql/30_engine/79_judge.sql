@@ -33,6 +33,7 @@ BEGIN
         v.uncertain_since := NULL;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
+        v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
         v.next_retry_at := coalesce(p_retry_at, v_now + v_settings.config_wait);

@@ -15,11 +15,15 @@
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    SET enable_nestloop = off SET jit = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_ids     uuid[];
+    v_faults  boolean;
 BEGIN
-    IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (
+    IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
         && !(@.outcome == "transient" || @.outcome == "rate" || @.outcome == "quota"
              || @.outcome == "config" || @.outcome == "permanent" || @.outcome == "ambiguous"
@@ -28,49 +32,54 @@ BEGIN
             'Give an array of objects; outcome is sent (with provider_message_id) or the class of the fault.');
     END IF;
 
+    -- The conditions on these ids are there for the plan: it can only go by them.
+    v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
+    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_at timestamptz)
-    ), faults AS MATERIALIZED (
-        SELECT o.id, v.*
-        FROM told o
-        JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
-        CROSS JOIN LATERAL mailgres.judge(q, o.outcome, o.retry_at) v
-        WHERE o.outcome <> 'sent'
+    ), judged AS MATERIALIZED (
+        SELECT q.id, q.lease_token AS token, mailgres.judge(q, o.outcome, o.retry_at) AS verdict
+        FROM public.email_queue q
+        JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
+        WHERE v_faults AND q.id = ANY (v_ids)
     ), done AS (
         UPDATE public.email_queue q
         SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
-                          WHEN f.dead_reason IS NULL THEN 'pending'
+                          WHEN (j.verdict).dead_reason IS NULL THEN 'pending'
                           ELSE 'failed' END,
-            retries = q.retries + coalesce(f.spent, 0),
-            next_retry_at = coalesce(f.next_retry_at, q.next_retry_at),
+            retries = q.retries + coalesce((j.verdict).spent, 0),
+            next_retry_at = coalesce((j.verdict).next_retry_at, q.next_retry_at),
             sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
-            dead_at = CASE WHEN f.dead_reason IS NOT NULL THEN mailgres.now() END,
-            dead_reason = f.dead_reason,
-            uncertain_since = f.uncertain_since,
-            parked_since = f.parked_since,
+            dead_at = CASE WHEN (j.verdict).dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = (j.verdict).dead_reason,
+            uncertain_since = (j.verdict).uncertain_since,
+            parked_since = (j.verdict).parked_since,
             provider_message_id = o.provider_message_id,
             resend_id = CASE WHEN q.provider LIKE 'resend%' THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
             error_code = o.code,
-            error_message = CASE WHEN o.outcome <> 'sent' THEN
-                coalesce(nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
+            error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
+                nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
-        LEFT JOIN faults f ON f.id = o.id
-        WHERE q.id = o.id AND q.status = 'sending' AND q.lease_token = o.token
-        RETURNING q.id, q.status, q.retries, q.next_retry_at, q.dead_reason
+        LEFT JOIN judged j ON j.id = o.id AND j.token = o.token
+        WHERE q.id = ANY (v_ids) AND q.id = o.id AND q.lease_token = o.token
+        RETURNING q.id, o.token, q.status::text, q.retries::int, q.next_retry_at, q.dead_reason::text
     )
-    SELECT o.id, d.status::text, d.retries::int, d.next_retry_at, d.dead_reason::text,
-           CASE WHEN d.id IS NULL THEN 'MG030' END
+    SELECT d.id, d.status, d.retries, d.next_retry_at, d.dead_reason, NULL
+    FROM done d
+    UNION ALL
+    SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM told o
-    LEFT JOIN done d ON d.id = o.id;
+    WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
 END
 $$;
 

@@ -6,7 +6,7 @@
 -- so that workers that live can report first.
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_count int;

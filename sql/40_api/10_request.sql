@@ -29,23 +29,27 @@ CREATE TYPE mailgres.request AS (
     attachments      jsonb
 );
 
--- An address is a dot-atom of at most 64 characters, @, and a domain with at least
--- two labels, at most 254 bytes in all. Letters beyond ASCII are accepted on both sides
--- (RFC 6531); quoted local parts, comments, address literals and display names are
--- not. The classes are written as what is excluded, because what counts as a letter
--- would depend on the collation.
+-- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
+-- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
+-- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
+-- address literals and display names are not. The classes are written as what is
+-- excluded, because what counts as a letter would depend on the collation. U+2028 and
+-- U+2029 are line breaks to some programs.
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
     AND strpos(p_address, '@') <= 65
-    AND p_address ~ '^[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f"(),.:;<>@\[\\\]]+)*@(?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+\.)+[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f][^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]*$';
+    AND p_address ~ (
+        '^[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+)*'
+        || '@(?:[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?\.)+'
+        || '[^\x01-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?$');
 
 COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
 
 -- A sender may carry a display name: Example <mail@example.com>.
 CREATE FUNCTION mailgres.is_sender(p_sender text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN p_sender !~ '[\x01-\x1f\x7f]' AND length(p_sender) <= 320
+RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 320
     AND mailgres.is_address(coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender));
 
 COMMENT ON FUNCTION mailgres.is_sender(text) IS
@@ -67,7 +71,7 @@ RETURN jsonb_typeof(p_headers) = 'object' AND NOT EXISTS (
                            'mime-version', 'dkim-signature', 'received')
        OR jsonb_typeof(h.value) <> 'string'
        OR length(h.value #>> '{}') > 998
-       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f]');
+       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]');
 
 CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -85,10 +89,11 @@ RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::tex
         SELECT FROM jsonb_array_elements(
             CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END) a
         WHERE jsonb_typeof(a) <> 'object'
-           OR coalesce(a ->> 'filename', '') !~ '^[^\x01-\x1f\x7f/\\]{1,255}$'
+           OR coalesce(a ->> 'filename', '') !~ '^[^\x01-\x1f\x7f-\x9f\u2028\u2029/\\]{1,255}$'
            OR coalesce(a ->> 'content_type', 'a/b') !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$'
            OR coalesce(a ->> 'content_id', 'x') !~ '^[A-Za-z0-9@._-]{1,128}$'
-           OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$');
+           OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$'
+           OR length(regexp_replace(a ->> 'content', '\s', '', 'g')) % 4 <> 0);
 
 COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS 'Whether these are at most 50 plain email addresses.';
 COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS 'Whether this is an object of header lines that an email may bring.';

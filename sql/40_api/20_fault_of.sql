@@ -18,7 +18,7 @@ BEGIN
             SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
         WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
              AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f]'
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]'
                   OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
                   OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
         WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
@@ -62,7 +62,10 @@ AS $$
 DECLARE
     v_said text[] := CASE p_sqlstate
         WHEN 'MG001' THEN ARRAY[
-            format('there is no template %s', coalesce(quote_literal(r.template_type), 'without a name')),
+            -- arguments get swapped: what is no name may be an address
+            CASE WHEN r.template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'
+                 THEN format('there is no template %L', r.template_type)
+                 ELSE 'template_type is not the name of a template' END,
             format('Known templates: %s. Or bring your own content: a subject with html or text.', (
                 SELECT coalesce(string_agg(k.template_type, ', '), 'none') FROM (
                     SELECT t.template_type FROM public.email_templates t

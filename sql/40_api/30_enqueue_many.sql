@@ -43,7 +43,7 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
     SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
            (x.request).recipient_email, (x.request).payload,
            coalesce((x.request).max_retries, (x.policy).max_retries),
@@ -54,7 +54,8 @@ BEGIN
            (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
            (x.request).retry_delay, (x.request).max_retry_delay,
            (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
-           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc
+           (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc,
+           (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
@@ -95,6 +96,21 @@ $$;
 COMMENT ON FUNCTION mailgres.attach(mailgres.request[], uuid[]) IS
     'Stores the attachments of the requests that were enqueued.';
 
+CREATE FUNCTION mailgres.has_attachments(p_queue_id uuid, p_attachments jsonb) RETURNS boolean
+    LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT ARRAY(
+        SELECT ROW(a.filename, a.content_type, a.content_id, md5(a.content))::text
+        FROM mailgres.attachments a WHERE a.queue_id = p_queue_id ORDER BY a.position)
+    = ARRAY(
+        SELECT ROW(a.value ->> 'filename', coalesce(a.value ->> 'content_type', 'application/octet-stream'),
+                   a.value ->> 'content_id', md5(decode(a.value ->> 'content', 'base64')))::text
+        FROM jsonb_array_elements(coalesce(p_attachments, '[]')) WITH ORDINALITY a ORDER BY a.ordinality);
+END;
+
+COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
+    'Whether an email has just these attachments.';
+
 -- The same idempotency key again: the first email's id counts, if the content is
 -- the same.
 CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
@@ -110,7 +126,8 @@ BEGIN
                 q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
                IS NOT DISTINCT FROM
                (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
-                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc) AS same
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
+               AND mailgres.has_attachments(q.id, r.attachments) AS same
         FROM unnest(p_requests) WITH ORDINALITY r
         JOIN public.email_queue q
             ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key

@@ -51,14 +51,15 @@ BEGIN
             (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
              tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
              retry_policy, retry_delay, max_retry_delay,
-             from_email, reply_to, subject, html, text, headers, tags, cc, bcc)
+             from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
         VALUES
             (v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
              coalesce(p_max_retries, v.max_retries), v_starts, v_starts <= mailgres.now(),
              p_tenant_id, coalesce(p_priority, v.priority, 5), coalesce(p_route, v.route, 'default'),
              p_scheduled_for, coalesce(p_expires_at, v.expires_at), p_idempotency_key, p_correlation_id,
              v.policy, p_retry_delay, p_max_retry_delay,
-             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc)
+             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
+             p_attachments IS NOT NULL)
         ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
         IF FOUND AND p_attachments IS NULL THEN
             RETURN v_id;

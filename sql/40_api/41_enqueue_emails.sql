@@ -32,7 +32,7 @@ BEGIN
     BEGIN
         v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
     EXCEPTION WHEN data_exception THEN
-        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', SQLERRM),
+        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
     RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));

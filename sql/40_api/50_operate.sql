@@ -38,7 +38,7 @@ BEGIN
     END IF;
     UPDATE public.email_queue q
     SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(p_reason, ''), 'cancelled by hand'),
+        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = p_queue_id;
     RETURN true;
@@ -57,6 +57,7 @@ AS $$
 DECLARE
     v_email     public.email_queue := mailgres.lock_email(p_queue_id);
     v_keep_key  boolean := false;
+    v_new_key   boolean;
 BEGIN
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
@@ -74,13 +75,15 @@ BEGIN
         END IF;
     END IF;
 
+    -- A waiting email whose tries all failed for certain goes on with the key it has.
+    v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
     UPDATE public.email_queue q
     SET status = 'pending', ready = true, next_retry_at = mailgres.now(), retries = 0,
         dead_at = NULL, dead_reason = NULL, lease_losses = 0, parked_since = NULL,
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
-        generation = q.generation + (q.status <> 'pending' AND NOT v_keep_key)::int,
-        uncertain_since = CASE WHEN v_keep_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN v_keep_key OR q.status = 'pending' THEN q.first_attempt_at END
+        generation = q.generation + v_new_key::int,
+        uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
+        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END
     WHERE q.id = p_queue_id;
     RETURN true;
 END

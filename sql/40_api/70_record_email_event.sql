@@ -54,9 +54,11 @@ BEGIN
             error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         WHERE q.id = v_id;
-    ELSIF p_event = 'failed' AND (v_email.status = 'sent' OR v_email.dead_reason = 'uncertain') THEN
+    ELSIF p_event = 'failed' AND (v_email.status = 'sent'
+        OR (v_email.uncertain_since IS NOT NULL AND v_email.status IN ('pending', 'failed'))) THEN
         UPDATE public.email_queue q
-        SET status = 'failed', dead_at = mailgres.now(), dead_reason = 'permanent', uncertain_since = NULL,
+        SET status = 'failed', ready = false, dead_at = coalesce(q.dead_at, mailgres.now()),
+            dead_reason = coalesce(nullif(q.dead_reason, 'uncertain'), 'permanent'), uncertain_since = NULL,
             sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
             error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
                                      'the provider reported that it was not sent')

@@ -1,4 +1,4 @@
-"""The values that go through the worker: an email as it was claimed, as it is sent, what came of it.
+"""The values that go through the worker: an email as claimed, as sent, and what came of it.
 
 All of them are frozen: a step of the pipeline makes a new value out of the one before.
 """

@@ -11,7 +11,6 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
     from uuid import UUID
+
+    import psycopg
 
     from mailgres.model import Outcome
 
@@ -153,7 +154,11 @@ class Store:
             connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
 
     def _ask(
-        self, connection: psycopg.Connection, query: str, parameters: Mapping[str, Any], kind: type[T]
+        self,
+        connection: psycopg.Connection,
+        query: str,
+        parameters: Mapping[str, Any],
+        kind: type[T],
     ) -> list[T]:
         with connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
             return cursor.execute(QUERIES[query], parameters).fetchall()

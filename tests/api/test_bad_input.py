@@ -158,8 +158,6 @@ def test_finish_with_a_stale_token(conn: psycopg.Connection, outcome: str) -> No
         '[{"outcome": "sent", "provider_message_id": ""}]',
         '[{"outcome": "sent", "provider_message_id": null}]',
         '[{"outcome": ["sent"], "provider_message_id": "x"}]',
-        '[{"outcome": "rate", "id": "x"}]',
-        '[{"outcome": "rate", "retry_at": "soon"}]',
     ],
 )
 def test_an_outcome_that_is_not_understood(queue: psycopg.Connection, outcomes: str | None) -> None:

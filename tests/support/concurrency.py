@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
 T = TypeVar("T")
 
 
-def wait_until_blocked(observer: psycopg.Connection, blocked: psycopg.Connection) -> None:
-    """Return when a connection waits for a lock of another; `observer` is a third one."""
+def wait_until_blocked(
+    observer: psycopg.Connection, blocked: psycopg.Connection, call: Future[Any]
+) -> None:
+    """Return when a call waits for a lock that another connection than `observer` holds."""
     pid = blocked.info.backend_pid
     while observer.execute("SELECT pg_blocking_pids(%s) = '{}'", (pid,)).fetchone() == (True,):
-        pass
+        assert not call.done(), f"it did not wait: {call.result()}"
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:

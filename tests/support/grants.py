@@ -67,6 +67,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.rise": {WORKER},
     "mailgres.capture": {WORKER},
     "mailgres.use_providers": {WORKER},
+    "mailgres.set_defaults": {WORKER},
 }
 """Functions that somebody besides the owner may call."""
 
@@ -76,10 +77,10 @@ INTERNAL: Final = {
         """
         add_version clean_source fault_of_contents fault_of_settings with_settings
         are_addresses are_attachments are_headers are_tags attach enqueue_many expire_these
-        fault_of fault_of_options first_id_of first_ids forbid_change go_round is_address is_open
-        is_sender judge lease lock_email may_repeat mend next_tenant open_routes pick pick_of
-        record refuse refuse_request remove resolve retry_delay set_aside share_of wake
-        without_addresses
+        fault_of fault_of_options first_id_of first_ids forbid_change go_round has_attachments
+        is_address is_open is_sender judge lease lock_email may_repeat mend next_tenant
+        open_routes pick pick_of record refuse refuse_request remove resolve retry_delay secure
+        set_aside share_of wake without_addresses
         """
     )
 }

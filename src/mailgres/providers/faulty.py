@@ -41,7 +41,7 @@ class FaultyProvider:
 
     inner: Provider
     faults: Sequence[Fault]
-    random: random.Random = field(default_factory=lambda: random.Random(0))
+    random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - faults, not secrets
     sleep: Callable[[float], None] = time.sleep
     calls: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -72,9 +72,7 @@ class FaultyProvider:
             results = self.inner.send(messages)
             if fault.verdict == "sent":
                 return results
-        return [
-            Result(fault.verdict, code=fault.code, message=fault.message) for _ in messages
-        ]
+        return [Result(fault.verdict, code=fault.code, message=fault.message) for _ in messages]
 
     def close(self) -> None:
         """Close the provider it stands for."""

@@ -54,7 +54,9 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
     try:
         results = provider.send(messages)
     except Exception as error:
-        log.exception("a provider's code failed", extra={"action": "send", "provider": provider.name})
+        log.exception(
+            "a provider's code failed", extra={"action": "send", "provider": provider.name}
+        )
         results = [_broken(type(error).__name__)] * len(messages)
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})

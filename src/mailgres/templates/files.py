@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 512 * 1024
 FENCE = "+++"
+_SPACE = " \t\r\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 _OF_TEMPLATE = ["subject", "locale", "template", *SETTINGS]
 _OF_TRANSLATION = ["subject"]
@@ -154,14 +155,14 @@ def _add_language(
             f"{front[1]}: {locale!r} is not a locale, or there twice", "Use en, pt, pt-BR …"
         )
     subject = _typed(*front, "subject", str)
-    if not subject or not subject.strip() or "\n" in subject.strip():
+    if not subject or not subject.strip(_SPACE) or "\n" in subject.strip(_SPACE):
         raise InvalidTemplate(f"{front[1]}: it has no subject of one line", 'Add subject = "…".')
     bodies = {file.path.suffix: file for file in files if file.body}
     html = bodies[".html"].body if ".html" in bodies else None
     text = bodies[".txt"].body if ".txt" in bodies else text_from_html(html or "")
     if not text:
         raise InvalidTemplate(f"{front[1]}: there is nothing in it to read", "Write a text part.")
-    draft.contents[locale] = Content(subject.strip(), text, html, default)
+    draft.contents[locale] = Content(subject.strip(_SPACE), text, html, default)
     draft.places[locale, "subject"] = (str(front[1]), 1)
     for part, suffix in (("html", ".html"), ("text", ".txt")):
         if suffix in bodies:
@@ -180,17 +181,21 @@ def _read(path: Path) -> _File:
         ) from None
     if "\0" in text:
         raise InvalidTemplate(f"{path}: it holds a NUL character")
-    lines = text.replace("\r\n", "\n").rstrip().split("\n")
+    lines = text.replace("\r\n", "\n").rstrip(_SPACE).split("\n")
     if lines[0].rstrip() != FENCE:
-        return _File(path, None, "\n".join(lines), 1)
+        return _File(path, None, *_body(lines, 0))
     ends = [number for number, line in enumerate(lines[1:], 1) if line.rstrip() == FENCE]
     if not ends:
         raise InvalidTemplate(f"{path}: its front matter has no end", f"Add a line {FENCE}.")
-    start = ends[0] + 1
-    while start < len(lines) and not lines[start].strip():
-        start += 1
     front = _toml("\n".join(lines[1 : ends[0]]), path)
-    return _File(path, front, "\n".join(lines[start:]), start + 1)
+    return _File(path, front, *_body(lines, ends[0] + 1))
+
+
+def _body(lines: list[str], start: int) -> tuple[str, int]:
+    """Return what follows, without empty lines before it, and the number of its first line."""
+    while start < len(lines) and not lines[start].strip(_SPACE):
+        start += 1
+    return "\n".join(lines[start:]), start + 1
 
 
 def _toml(text: str, path: Path) -> dict[str, Any]:

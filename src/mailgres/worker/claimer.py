@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from mailgres.queries import load
 from mailgres.worker.finisher import UNREACHABLE
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Sequence
 
     from mailgres.model import Email
@@ -33,6 +33,11 @@ GLANCES = (0.0, 0.005, 0.025, 0.1)
 """Seconds before each further look, once nothing was found."""
 NAP = timedelta(seconds=60)
 """How long a registration as sleeping holds; renewed at half of it."""
+
+
+def jitter() -> float:
+    """A factor around 1, so that workers do not keep step."""
+    return random.uniform(0.8, 1.2)  # noqa: S311 - times, not secrets
 
 
 class Claimer:
@@ -67,12 +72,12 @@ class Claimer:
     def rest(self, stopping: threading.Event) -> None:
         """Wait until there may be something to claim."""
         if self._trouble:
-            stopping.wait(min(0.1 * 2**self._trouble, 5.0) * random.uniform(0.8, 1.2))
+            stopping.wait(min(0.1 * 2**self._trouble, 5.0) * jitter())
             return
         try:
             until_due = self._nap(self._connect())
             glance = GLANCES[self._empty - 1] if self._empty <= len(GLANCES) else None
-            wait = self.poll * random.uniform(0.8, 1.2) if glance is None else glance
+            wait = self.poll * jitter() if glance is None else glance
             if until_due is not None:
                 wait = min(wait, max(until_due, 0.0))
             self._listen(wait, stopping)

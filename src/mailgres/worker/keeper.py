@@ -1,4 +1,4 @@
-"""Lengthens the leases of what takes longer: a slow provider, outcomes that wait for the database."""
+"""Lengthens the leases of what takes longer: a slow provider, a database that is away."""
 
 from __future__ import annotations
 

@@ -1,23 +1,29 @@
 -- Least privilege: nobody may do anything but what is granted here. Functions are
--- executable by PUBLIC by default, and Supabase grants to anon and authenticated by
--- name, so all three are revoked before anything is granted.
+-- executable by PUBLIC by default, and Supabase grants to its roles by name, so all
+-- of that is revoked before anything is granted. The policies let in whom the grants
+-- let in; who has none sees no row, whatever is granted by accident.
+-- To be called again when roles were created later: `mailgres migrate` does.
 
-DO $$
+CREATE FUNCTION mailgres.secure() RETURNS void
+    LANGUAGE plpgsql SET search_path = ''
+AS $$
 DECLARE
     v_role    text;
     v_object  text;
     v_grant   record;
+    v_policy  record;
 BEGIN
     FOR v_role IN
         SELECT 'PUBLIC' UNION ALL
-        SELECT quote_ident(rolname) FROM pg_roles WHERE rolname IN ('anon', 'authenticated')
+        SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname IN ('anon', 'authenticated', 'service_role')
     LOOP
         EXECUTE format('REVOKE ALL ON SCHEMA mailgres FROM %s', v_role);
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA mailgres FROM %s', v_role);
+        EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA mailgres FROM %s', v_role);
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
         FOREACH v_object IN ARRAY ARRAY[
             'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
-            'TABLE public.email_suppressions',
+            'TABLE public.email_suppressions', 'SEQUENCE public.email_logs_id_seq',
             'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
             'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
             'FUNCTION public.record_email_event',
@@ -35,9 +41,15 @@ BEGIN
             ('mailgres_producer', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails'),
 
             ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
+            ('mailgres_worker', 'SELECT ON mailgres.schema_version'),
+            ('mailgres_operator', 'SELECT ON mailgres.schema_version'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
                 mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
-                mailgres.expire, mailgres.fold'),
+                mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
+                mailgres.use_providers, mailgres.set_defaults'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
                 mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
@@ -48,7 +60,11 @@ BEGIN
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
                 public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
-                mailgres.now, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+                mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
+                mailgres.template_contents'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -64,7 +80,7 @@ BEGIN
                 expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
                 error_code, error_class, provider, provider_message_id, resend_id, generation,
                 template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
-                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, due_at)
+                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
                 ON public.email_queue'),
             ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
@@ -75,13 +91,43 @@ BEGIN
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
                 public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time'),
+            -- what a plain INSERT or UPDATE of email_queue calls
+            ('service_role', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7'),
             ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
             ('service_role', 'SELECT ON public.email_logs')
         ) g(role, privilege)
-        JOIN pg_roles r ON r.rolname = g.role
+        JOIN pg_catalog.pg_roles r ON r.rolname = g.role
+        -- the migration tool's own table, which is there from the second call on
+        WHERE to_regclass('mailgres.schema_version') IS NOT NULL OR g.privilege NOT LIKE '%schema_version'
     LOOP
         EXECUTE format('GRANT %s TO %I', v_grant.privilege, v_grant.rolname);
     END LOOP;
+
+    FOR v_policy IN
+        SELECT p.*, r.rolname
+        FROM (VALUES
+            ('mailgres_operator', 'email_queue', 'ALL'),
+            ('mailgres_operator', 'email_templates', 'ALL'),
+            ('mailgres_operator', 'email_logs', 'SELECT'),
+            ('mailgres_operator', 'email_suppressions', 'ALL'),
+            ('mailgres_worker', 'email_templates', 'SELECT'),
+            ('mailgres_analyst', 'email_queue', 'SELECT'),
+            ('mailgres_analyst', 'email_templates', 'SELECT'),
+            ('mailgres_analyst', 'email_logs', 'SELECT')
+        ) p(role, tbl, command)
+        JOIN pg_catalog.pg_roles r ON r.rolname = p.role
+        WHERE NOT EXISTS (
+            SELECT FROM pg_catalog.pg_policies x
+            WHERE x.schemaname = 'public' AND x.tablename = p.tbl AND x.policyname = p.role)
+    LOOP
+        EXECUTE format('CREATE POLICY %I ON public.%I FOR %s TO %I USING (true)',
+            v_policy.rolname, v_policy.tbl, v_policy.command, v_policy.rolname);
+    END LOOP;
 END
 $$;
+
+COMMENT ON FUNCTION mailgres.secure() IS
+    'Sets all privileges and policies anew, for the roles that exist now.';
+
+SELECT mailgres.secure();

@@ -1,0 +1,76 @@
+"""Writes docs/settings.md from the definitions of the settings; a test compares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mailgres.settings import DEFINITIONS, PROFILES, Definition
+
+PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+
+HEAD = """\
+# Settings
+
+Generated from `mailgres.settings` by `scripts/settings_page.py`.
+
+A setting is taken from the first place that has it:
+
+1. the command's flag, such as `--batch-size 100`;
+2. the environment: `MAILGRES_` and the setting's name, or another variable listed below. An empty
+   variable counts as not set;
+3. the file `mailgres.toml` in the current directory, or the one that `--config` or
+   `MAILGRES_CONFIG` names;
+4. the profile;
+5. the default.
+
+```toml
+# mailgres.toml
+profile = "gateway"
+from_email = "Example <mail@example.com>"
+providers = ["resend", "ses"]
+lease = "90s"
+```
+
+`mailgres config` shows every value and where it came from, secrets masked. A wrong value, an
+unknown key of the file and an unknown variable `MAILGRES_…` are errors that stop a command before
+it does anything. Secrets belong in the environment, or in a file that only its owner can read
+(`chmod 600 mailgres.toml`); otherwise there is a warning.
+
+Durations are written as `500ms`, `30s`, `5m`, `1.5h` or `2d`; a plain number means seconds.
+"""
+
+
+def section(definition: Definition) -> str:
+    """Describe one setting."""
+    rows = [
+        ("allowed", definition.kind.allowed.replace("|", "\\|")),
+        ("default", f"`{definition.default_text}`" if definition.default_text else "none"),
+        ("environment", ", ".join(f"`{variable}`" for variable in definition.variables)),
+    ]
+    if definition.secret:
+        rows.append(("secret", "yes: it is masked wherever it is shown"))
+    table = "".join(f"| {name} | {text} |\n" for name, text in rows)
+    return f"\n### {definition.name}\n\n{definition.about}\n\n| | |\n|---|---|\n{table}"
+
+
+def profiles() -> str:
+    """Describe what each profile sets."""
+    names = [name for name in DEFINITIONS if any(name in values for values in PROFILES.values())]
+    lines = [
+        "| profile | " + " | ".join(f"`{name}`" for name in names) + " |",
+        "|---|" + "---|" * len(names),
+    ]
+    for profile, values in PROFILES.items():
+        cells = (f"`{values[name]}`" if name in values else "" for name in names)
+        lines.append(f"| `{profile}` | " + " | ".join(cells) + " |")
+    return "\n## Profiles\n\n" + "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """The whole page."""
+    sections = "".join(map(section, DEFINITIONS.values()))
+    return HEAD + profiles() + "\n## All settings\n" + sections
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,33 @@
+-- A worker that finds nothing to do says so, and until when it wants to be woken.
+-- It keeps its row while it is idle and removes it when it is busy: then nobody pays
+-- for notifications.
+
+CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
+    VALUES (p_worker, clock_timestamp() + p_for)
+    ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+
+    -- The next email that becomes due by itself. Expired ones in the same index are
+    -- passed; promote ends them.
+    RETURN (
+        SELECT q.due_at FROM public.email_queue q
+        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+        ORDER BY q.due_at LIMIT 1);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
+    'Registers a worker as sleeping; returns when the next waiting email is due.';
+
+CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.rise(text) IS 'The worker is awake: nobody needs to notify it.';

@@ -1,0 +1,34 @@
+-- A worker says at its start which providers it has, in the order of preference:
+-- [{name, kind, idempotent, batch_size}]. The default route leads along them; what
+-- operators set about a provider (paused, disabled) stays.
+
+CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_names text[];
+BEGIN
+    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size)
+    SELECT x.name, x.kind, x.idempotent, x.batch_size
+    FROM jsonb_to_recordset(p_providers) AS x(name text, kind text, idempotent boolean, batch_size int)
+    ON CONFLICT (name) DO UPDATE
+        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size
+        WHERE (p.kind, p.idempotent, p.batch_size)
+              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size);
+
+    -- One at a time, and only if it changes: workers of a fleet start together.
+    PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;
+    v_names := ARRAY(
+        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x ORDER BY x.ordinality);
+    IF v_names IS DISTINCT FROM ARRAY(
+        SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = 'default' ORDER BY rp.position)
+    THEN
+        DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
+        INSERT INTO mailgres.route_providers (route, position, provider)
+        SELECT 'default', x.ordinality, x.name FROM unnest(v_names) WITH ORDINALITY x(name);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
+    'Registers the providers of a worker and leads the default route along them.';

@@ -1,0 +1,185 @@
+"""What a claim costs does not depend on how much is in the table."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Protocol
+
+import psycopg
+import pytest
+
+from claim.plans import buffers, reads, watched
+from claim.workbench import Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from claim.workbench import Row
+    from support.postgres import Connect, Server
+
+
+class Observe(Protocol):
+    """Watches a step of the work, which is about so many emails at the most."""
+
+    def __call__(self, step: str, most: int, function: Callable[[], list[Row]], /) -> list[Row]: ...
+
+
+# Half of what is ready belongs to one tenant, and none of it is urgent. As much again is sent, or
+# urgent but scheduled for tomorrow.
+FILL = """
+    INSERT INTO email_queue
+        (template_type, recipient_email, status, ready, sent_at, next_retry_at, tenant_id, priority)
+    SELECT 'welcome_user', 'someone@example.com', kind.status, kind.ready,
+           CASE WHEN kind.status = 'sent' THEN mailgres.now() END,
+           mailgres.now() + kind.due,
+           'tenant ' || CASE WHEN n %% 2 = 0 THEN 0 ELSE n / 2 %% %(tenants)s END,
+           CASE WHEN kind.ready THEN 3 + n %% 7 ELSE 1 END
+    FROM (VALUES
+        ('pending', true, interval '-1 hour', %(ready)s),
+        ('sent', false, interval '-1 hour', %(ready)s / 2),
+        ('pending', false, interval '1 day', %(ready)s / 2)
+    ) AS kind(status, ready, due, many)
+    CROSS JOIN LATERAL generate_series(1, kind.many) n
+"""
+# Nobody but these tests decides when the planner learns something.
+LEARN_NOTHING = "ALTER TABLE email_queue SET (autovacuum_enabled = false)"
+IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+HOUR = timedelta(hours=1)
+
+
+def fill(bench: Workbench, ready: int) -> None:
+    faster = bench.ask(IS_SUPERUSER)  # than with triggers
+    if faster:
+        bench.do("SET session_replication_role = replica")
+    bench.connection.execute(FILL, {"ready": ready, "tenants": ready // 100})
+    if faster:
+        bench.do("RESET session_replication_role")
+
+
+@pytest.fixture(scope="module")
+def large(server: Server, template: str) -> Iterator[str]:
+    """A queue with 200,000 emails that are ready, of 2,000 tenants."""
+    with server.database(template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(LEARN_NOTHING)
+            fill(Workbench(connection), 200_000)
+        yield url
+
+
+@pytest.fixture(scope="module", params=["never analysed", "analysed"])
+def known(large: str, request: pytest.FixtureRequest) -> str:
+    """The large queue, of which the planner knows nothing, or what ANALYZE tells it."""
+    with psycopg.connect(large, autocommit=True) as connection:
+        if request.param == "analysed":
+            connection.execute("ANALYZE")
+        else:
+            analysed = connection.execute("SELECT FROM pg_stats WHERE tablename = 'email_queue'")
+            assert not analysed.rowcount, "somebody analysed the queue before its time"
+    return large
+
+
+@pytest.fixture
+def fresh(known: str, connect: Connect) -> Iterator[Workbench]:
+    """The large queue, in a session that has no plans yet and leaves no changes behind."""
+    connection = connect(known, autocommit=False)
+    yield Workbench(connection)
+    connection.rollback()
+
+
+def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
+    """Do once what workers and janitors do all day."""
+    bench.put("urgent", 20, priority=1)
+    bench.put("due", many, ready=False, next_retry_at=-HOUR)
+    bench.put("expired", many, expires_at=-timedelta(seconds=1))
+    observe("claim and promote", 1000, bench.claim)
+    observe("promote", 1000, lambda: bench.rows("SELECT mailgres.promote()"))
+    observe("expire", 1000, lambda: bench.rows("SELECT mailgres.expire()"))
+    while bench.ask("SELECT mailgres.promote()"):
+        pass
+    bench.put(
+        "dead worker's", many, status="sending", ready=False, lease_worker="dead",
+        lease_token="00000000-0000-0000-0000-000000000000",
+        leased_at=-timedelta(milliseconds=2), lease_until=-timedelta(milliseconds=1),
+    )  # fmt: skip
+    observe("reap", 500, lambda: bench.rows("SELECT mailgres.reap()"))
+
+    observe("claim 10", 10, bench.claim)
+    observe("claim 10 for a processor", 10, lambda: bench.claim(worker="rpc"))
+    claimed = observe("claim 100", 100, lambda: bench.claim(100))
+    token, email_ids = claimed[0]["lease_token"], [row["id"] for row in claimed]
+    for call, some in (("begin", email_ids), ("extend", email_ids), ("give_back", email_ids[:20])):
+        query = f"SELECT * FROM mailgres.{call}(%s, %s)"
+        observe(call, len(some), partial(bench.rows, query, token, some))
+    observe("finish sent", 40, lambda: bench.finish(claimed[20:60], "sent"))
+    observe("finish failed", 40, lambda: bench.finish(claimed[60:], "transient"))
+
+
+def test_no_plan_reads_or_sorts_the_backlog(fresh: Workbench) -> None:
+    def observe(step: str, most: int, function: Callable[[], list[Row]]) -> list[Row]:
+        with watched(fresh.connection) as nodes:
+            result = function()
+        assert result
+        assert any(node.table == "email_queue" for node in nodes), "its plans are seen"
+        for node in nodes:
+            if node.table in {"email_queue", "email_logs"}:
+                assert node.kind != "Seq Scan", f"{step}: {node}"
+            if node.table or "Index" in node.kind or "Sort" in node.kind:
+                assert node.rows <= 100 + 3 * most, f"{step}: {node}"
+        return result
+
+    work(fresh, observe)
+
+
+def by_the_counters(bench: Workbench) -> Observe:
+    def observe(step: str, most: int, function: Callable[[], list[Row]]) -> list[Row]:
+        before = reads(bench)
+        result = function()
+        after = reads(bench)
+        assert result
+        assert after.sequential_scans == before.sequential_scans, step
+        assert after.rows - before.rows <= 12 * most, step
+        return result
+
+    return observe
+
+
+def test_no_step_reads_more_than_it_is_about(fresh: Workbench) -> None:
+    work(fresh, by_the_counters(fresh))
+
+
+@pytest.mark.parametrize("vacuumed", [False, True], ids=["never vacuumed", "vacuumed"])
+def test_plans_made_while_the_queue_was_empty_are_good_when_it_is_full(
+    bench: Workbench, connect: Connect, *, vacuumed: bool
+) -> None:
+    bench.do(LEARN_NOTHING)
+    if vacuumed:
+        bench.do("VACUUM ANALYZE")
+    old = Workbench(connect())
+    old.connection.autocommit = False
+    old.put(count=30)
+    work(old, lambda _step, _most, function: function(), many=1)
+    old.connection.rollback()
+    fill(bench, 10_000)
+    work(old, by_the_counters(old))
+
+
+def test_a_claim_touches_no_more_pages_in_a_large_queue(fresh: Workbench, bench: Workbench) -> None:
+    def touched(at: Workbench, worker: str, limit: int) -> int:
+        query = "SELECT * FROM mailgres.claim(%s, %s)"
+        at.connection.rollback()
+        buffers(at, query, worker, limit)  # warms caches and plans
+        at.connection.rollback()
+        return buffers(at, query, worker, limit)
+
+    bench.do(LEARN_NOTHING)
+    fill(bench, 1000)
+    bench.connection.autocommit = False
+    for claim in product(("worker", "rpc"), (10, 100)):
+        assert touched(fresh, *claim) <= 2 * touched(bench, *claim), claim
+
+
+def test_at_most_six_indexes(bench: Workbench) -> None:
+    indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'email_queue'::regclass"
+    assert bench.ask(indexes) <= 6

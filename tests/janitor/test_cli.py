@@ -1,0 +1,92 @@
+"""`mailgres janitor` as an operator sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from janitor.house import House, put
+from janitor.test_runner import DUTIES, LOCK
+from mailgres.cli import main
+from mailgres.janitor import JANITORS
+from support.postgres import Connect
+
+PAGE = Path(__file__).parents[2] / "docs" / "janitors.md"
+
+
+def janitor(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["janitor", *arguments])
+
+
+def test_without_a_name_it_lists_them() -> None:
+    result = janitor()
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines] == list(JANITORS)
+    assert "promote    every   1 s  makes waiting emails ready that are due" in lines
+
+
+@pytest.mark.parametrize("name", DUTIES)
+def test_each_by_hand(house: House, name: str) -> None:
+    is_done = DUTIES[name](house)
+    url = house.url
+    own = () if JANITORS[name].locked else ("--worker", "worker-1")
+    result = janitor(name, *own, "--database-url", url)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output) == {
+        "janitor": name, "handled": 1, "busy": False, "more": False
+    }  # fmt: skip
+    assert is_done() or name == "heartbeat"
+
+
+def test_while_a_worker_is_at_it(house: House, connect: Connect) -> None:
+    put(house, "failed")
+    other = connect(autocommit=False)
+    other.execute(LOCK, ("archive",))
+    result = janitor("archive", "--database-url", house.url)
+    assert json.loads(result.output)["busy"] is True
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("retenton", "Did you mean retention?"), ("promot", "promote?"), ("zzz", "lists them")],
+)
+def test_an_unknown_name(name: str, advice: str) -> None:
+    result = janitor(name)
+    assert result.exit_code == 2
+    assert advice in result.stderr
+
+
+def test_whose_heartbeat(database_url: str) -> None:
+    result = janitor("heartbeat", "--database-url", database_url)
+    assert result.exit_code == 2
+    assert "--worker" in result.stderr
+    refused = janitor("heartbeat", "--worker", "rpc", "--database-url", database_url)
+    assert refused.exit_code == 1
+    assert "workers_worker_check" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 2
+
+
+def test_no_schema(empty_database_url: str) -> None:
+    result = janitor("reap", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert "Hint: Run `mailgres migrate`." in result.stderr
+
+
+def test_no_database() -> None:
+    assert "No database was named" in janitor("reap").stderr
+
+
+def test_the_page_has_all_of_them() -> None:
+    """With the interval, the chunk and the command by hand."""
+    page = PAGE.read_text(encoding="utf-8")
+    for one in JANITORS.values():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{one.name}` |")]
+        _, _, _, interval, chunk, by_hand, _ = (cell.strip() for cell in row.split("|"))
+        assert interval == f"{one.every.total_seconds():g} s"
+        assert chunk == (str(one.chunk) if one.chunk else "none")
+        assert by_hand.startswith(f"`mailgres janitor {one.name}")

@@ -1,0 +1,173 @@
+"""Just before the call: is it still wanted? And how a worker returns or keeps what it holds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from support.queue import WITHOUT_KEYS, Clock, Queue, is_leased, report
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def _without_keys(queue: Queue) -> None:
+    queue.use_provider(WITHOUT_KEYS)
+
+
+def test_marks_what_begins(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    claimed = queue.claim_one()
+    assert claimed.begun_at is None
+    clock.forward(timedelta(seconds=5))
+    assert queue.begin([claimed]) == {claimed.id}
+    assert queue.email(claimed.id).begun_at == clock.now
+
+
+def test_with_keys_the_claim_suffices(queue: Queue, clock: Clock) -> None:
+    queue.use_provider("resend")
+    queue.enqueue()
+    assert queue.claim_one().begun_at == clock.now
+
+
+PAUSES = {
+    "tenant": "INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('default', now())",
+    "provider until later": (
+        "UPDATE mailgres.providers SET paused_until = mailgres.now() + interval '1 hour'"
+    ),
+    "circuit": "UPDATE mailgres.providers SET circuit = 'open'",
+    "probing": "UPDATE mailgres.providers SET circuit = 'half_open'",
+    "provider switched off": "UPDATE mailgres.providers SET enabled = false",
+}
+
+
+@pytest.mark.parametrize("pause", PAUSES.values(), ids=PAUSES.keys())
+def test_a_pause_gives_back(queue: Queue, pause: str) -> None:
+    queue_id = queue.enqueue()
+    claimed = queue.claim_one()
+    queue.run(pause)
+    assert queue.begin([claimed]) == set()
+    email = queue.email(queue_id)
+    assert (email.status, email.ready, email.retries, email.lease_losses) == ("pending", True, 0, 0)
+    assert not is_leased(email)
+    assert queue.claim() == []
+
+
+def test_a_pause_that_is_over_does_not(queue: Queue) -> None:
+    queue.enqueue()
+    claimed = queue.claim_one()
+    queue.run("UPDATE mailgres.providers SET paused_until = mailgres.now()")
+    assert queue.begin([claimed]) == {claimed.id}
+
+
+@pytest.mark.parametrize("tenant", ["*", "default"])
+def test_a_suppressed_address_is_cancelled(queue: Queue, tenant: str) -> None:
+    queue_id = queue.enqueue(recipient_email="Ana@Example.com")
+    claimed = queue.claim_one()
+    queue.suppress("ana@example.com", tenant)
+    assert queue.begin([claimed]) == set()
+    email = queue.email(queue_id)
+    assert (email.status, email.error_message) == ("cancelled", "the address is suppressed")
+    assert not is_leased(email)
+
+
+def test_the_suppression_of_another_tenant_does_not_matter(queue: Queue) -> None:
+    queue.enqueue()
+    claimed = queue.claim_one()
+    queue.suppress(tenant="another")
+    assert queue.begin([claimed]) == {claimed.id}
+
+
+def test_too_late_is_dead(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue(expires_at=clock.now + timedelta(seconds=10))
+    claimed = queue.claim_one()
+    clock.forward(timedelta(seconds=10))
+    assert queue.begin([claimed]) == set()
+    email = queue.email(queue_id)
+    assert (email.status, email.dead_reason) == ("failed", "expired")
+    assert str(email.expires_at.year) in email.error_message
+    assert not is_leased(email)
+
+
+def test_a_cancelled_email_does_not_begin(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    claimed = queue.claim_one()
+    assert queue.value("SELECT cancel_email(%s)", queue_id)
+    assert queue.begin([claimed]) == set()
+    assert queue.email(queue_id).status == "cancelled"
+
+
+def test_a_lost_lease_does_not_begin(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    lost = queue.claim_one("slow")
+    clock.forward(2 * MINUTE)
+    queue.reap()
+    held = queue.claim_one("second")
+    assert queue.begin([lost]) == set()
+    assert queue.email(held.id) == held
+
+
+def test_one_of_many(queue: Queue) -> None:
+    """What may not be sent does not hold up the others."""
+    for number in range(4):
+        queue.enqueue(recipient_email=f"user{number}@example.com")
+    claimed = queue.claim()
+    queue.suppress("user2@example.com")
+    begun = queue.begin(claimed)
+    kept = {email.id for email in claimed if email.recipient_email != "user2@example.com"}
+    assert begun == kept
+    done = queue.finish(*(report(email, "sent") for email in claimed))
+    assert {row.id for row in done if row.refused is None} == kept
+
+
+def test_give_back(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue()
+    due = queue.email(queue_id).next_retry_at
+    claimed = queue.claim_one()
+    queue.begin([claimed])
+    clock.forward(timedelta(seconds=10))
+    give_back = "SELECT mailgres.give_back(%s, %s)"
+    assert queue.value(give_back, claimed.lease_token, [queue_id]) == queue_id
+    email = queue.email(queue_id)
+    assert (email.status, email.ready, email.retries, email.lease_losses) == ("pending", True, 0, 0)
+    assert (email.next_retry_at, email.uncertain_since) == (due, None)
+    assert not is_leased(email)
+    assert queue.claim_one("second").id == queue_id
+
+
+def test_give_back_only_what_is_ones_own(queue: Queue) -> None:
+    queue.enqueue()
+    held = queue.claim_one()
+    assert queue.rows("SELECT mailgres.give_back(%s, %s)", uuid4(), [held.id]) == []
+    assert queue.email(held.id) == held
+
+
+EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
+
+
+def test_extend(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    held = queue.claim_one()
+    clock.forward(timedelta(seconds=59))
+    assert queue.value(EXTEND, held.lease_token, [held.id], MINUTE) == held.id
+    assert queue.email(held.id).lease_until == clock.now + MINUTE
+    clock.forward(timedelta(seconds=59))
+    assert queue.reap() == 0
+    (done,) = queue.finish(report(held, "sent"))
+    assert done.refused is None
+
+
+def test_extend_never_shortens(queue: Queue) -> None:
+    queue.enqueue()
+    (held,) = queue.claim(lease="30 minutes")
+    queue.run(EXTEND, held.lease_token, [held.id], MINUTE)
+    assert queue.email(held.id).lease_until == held.lease_until
+
+
+def test_extend_only_what_is_ones_own(queue: Queue) -> None:
+    queue.enqueue()
+    held = queue.claim_one()
+    assert queue.rows(EXTEND, uuid4(), [held.id], 10 * MINUTE) == []
+    assert queue.email(held.id) == held

@@ -1,0 +1,149 @@
+"""People change rows by hand; what they meant happens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from support.queue import Clock, Queue, is_leased
+
+HOUR = timedelta(hours=1)
+
+
+def test_next_retry_sooner(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue(scheduled_for=clock.now + HOUR)
+    assert queue.claim() == []
+    queue.run("UPDATE email_queue SET next_retry_at = mailgres.now()")
+    assert queue.claim_one().id == queue_id
+
+
+def test_next_retry_later(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue()
+    queue.run("UPDATE email_queue SET next_retry_at = mailgres.now() + interval '1 hour'")
+    assert queue.claim() == []
+    clock.forward(HOUR)
+    assert queue.claim_one().id == queue_id
+
+
+def test_next_retry_null_means_now(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue(scheduled_for=clock.now + HOUR)
+    queue.run("UPDATE email_queue SET next_retry_at = NULL")
+    assert queue.email(queue_id).next_retry_at == clock.now
+    assert queue.claim_one().id == queue_id
+
+
+@pytest.mark.parametrize("outcome", ["permanent", "transient"])
+def test_dead_back_to_pending(queue: Queue, clock: Clock, outcome: str) -> None:
+    queue_id = queue.enqueue(max_retries=0)
+    assert queue.attempt(outcome).status == "failed"
+    clock.forward(HOUR)
+    queue.run("UPDATE email_queue SET status = 'pending'")
+    email = queue.email(queue_id)
+    assert (email.status, email.dead_at, email.dead_reason) == ("pending", None, None)
+    assert queue.claim_one().id == queue_id
+    assert queue.events(queue_id) == ["dead", "reopened"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_cancelled_back_to_pending(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    queue.run("UPDATE email_queue SET status = 'cancelled'")
+    assert queue.claim() == []
+    queue.run("UPDATE email_queue SET status = 'pending'")
+    assert queue.claim_one().id == queue_id
+    assert queue.events(queue_id) == ["cancelled", "reopened"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_stuck_in_sending_back_to_pending(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    before = queue.claim_one("dead")
+    queue.run("UPDATE email_queue SET status = 'pending'")
+    assert not is_leased(queue.email(queue_id))
+    after = queue.claim_one("alive")
+    assert after.id == queue_id
+    assert after.lease_token != before.lease_token
+
+
+def test_failed_by_hand(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue()
+    queue.run("UPDATE email_queue SET status = 'failed'")
+    email = queue.email(queue_id)
+    assert (email.dead_at, email.dead_reason) == (clock.now, "permanent")
+    assert email.error_message == "marked as failed by hand"
+    assert queue.claim() == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_failed_by_hand_keeps_what_was_said(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    queue.run(
+        "UPDATE email_queue SET status = 'failed', dead_reason = 'expired', error_message = 'why'"
+    )
+    email = queue.email(queue_id)
+    assert (email.dead_reason, email.error_message) == ("expired", "why")
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_sent_by_hand(queue: Queue, clock: Clock, claimed: bool) -> None:  # noqa: FBT001
+    queue_id = queue.enqueue()
+    if claimed:
+        queue.claim_one()
+    queue.run("UPDATE email_queue SET status = 'sent'")
+    email = queue.email(queue_id)
+    assert (email.sent_at, email.provider, email.provider_message_id) == (clock.now, None, None)
+    assert not is_leased(email)
+    assert queue.claim() == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_sent_by_hand_with_the_id_of_resend(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    queue.claim_one()
+    queue.run("UPDATE email_queue SET status = 'sent', resend_id = 're_1'")
+    email = queue.email(queue_id)
+    assert (email.resend_id, email.provider_message_id) == ("re_1", "re_1")
+
+
+def test_many_at_once_by_hand(queue: Queue, clock: Clock) -> None:
+    for _ in range(5):
+        queue.enqueue(max_retries=0)
+    queue.claim()
+    queue.run("UPDATE email_queue SET status = 'failed', error_message = 'stop all'")
+    clock.forward(HOUR)
+    queue.run("UPDATE email_queue SET status = 'pending' WHERE status = 'failed'")
+    assert len(queue.claim()) == 5
+
+
+def test_sending_by_hand_is_refused(queue: Queue) -> None:
+    """A claim of one's own without a lease would be stuck for ever."""
+    queue.enqueue()
+    with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():
+        queue.run("UPDATE email_queue SET status = 'sending'")
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_plain_insert_is_claimed(queue: Queue) -> None:
+    user_id = uuid4()
+    queue.run(
+        "INSERT INTO email_queue (user_id, template_type, recipient_email, payload)"
+        " VALUES (%s, 'welcome_user', 'ana@example.com', '{\"name\": \"Ana\"}')",
+        user_id,
+    )
+    email = queue.claim_one()
+    assert (email.user_id, email.payload) == (user_id, {"name": "Ana"})
+    assert (email.tenant_id, email.priority, email.max_retries) == ("default", 5, 3)
+    assert (email.template_version, email.retries, email.generation) == (1, 0, 0)
+
+
+def test_a_plain_insert_for_later_waits(queue: Queue, clock: Clock) -> None:
+    queue.run(
+        "INSERT INTO email_queue (template_type, recipient_email, next_retry_at)"
+        " VALUES ('welcome_user', 'ana@example.com', mailgres.now() + interval '1 hour')"
+    )
+    assert queue.claim() == []
+    clock.forward(HOUR)
+    assert len(queue.claim()) == 1

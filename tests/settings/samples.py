@@ -1,0 +1,99 @@
+"""Two good values of every setting, and all that is bad, as texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mailgres.settings import InvalidSettings, Settings, load
+
+GOOD: dict[str, tuple[str, str]] = {
+    "profile": ("gateway", "development"),
+    "database_url": ("postgresql://me:one@db/mail", "host=db password=two"),
+    "statement_timeout": ("2s", "7s"),
+    "listen": ("on", "off"),
+    "poll_interval": ("100ms", "2s"),
+    "worker_name": ("one", "two"),
+    "processes": ("2", "3"),
+    "concurrency": ("20", "30"),
+    "batch_size": ("100", "1000"),
+    "lease": ("90s", "5m"),
+    "grace": ("0s", "10s"),
+    "retry_policy": ("patient", "smtp"),
+    "expires_after": ("2d", "3h"),
+    "rate_limit": ("2/s", "500/h"),
+    "from_email": ("Ana, Acme <ana@example.com>", "mail@example.com"),
+    "reply_to": ("help@example.com", "Help <help@example.co.uk>"),
+    "providers": ("resend,ses", "smtp"),
+    "provider_timeout": ("5s", "15s"),
+    "resend_api_key": ("re_one", "re_two"),
+    "resend_api_url": ("http://127.0.0.1:8080", "https://resend.example.com/v1"),
+    "ses_region": ("eu-west-1", "us-gov-east-1"),
+    "ses_configuration_set": ("mail_one", "mail-two"),
+    "smtp_url": ("smtp://me:one@mx:587?tls=starttls", "smtps://mx.example.com"),
+    "log_format": ("json", "console"),
+    "log_level": ("debug", "error"),
+}
+
+BAD: dict[str, list[object]] = {
+    "profile": ["staging", "", 1],
+    "database_url": ["", 5, "postgresql://db\n/mail", "x" * 1001],
+    "statement_timeout": ["99ms", "11m", "soon", "-1s", "1 week", True, [], "nan", "\u0661s"],
+    "listen": ["yes", True, ""],
+    "poll_interval": ["0", "49ms", "301s", 1e400],
+    "worker_name": ["rpc", "a b", "", "x" * 201, "a\nb"],
+    "processes": ["0", "65", "two", 1.0, "1e1"],
+    "concurrency": ["0", "1001", "-1", "ten", "1_0", "\u0663", "9" * 50, True, 2.5],
+    "batch_size": ["0", "1001", ""],
+    "lease": ["999ms", "3601s", float("nan"), float("inf"), 10**400],
+    "grace": ["-1s", -1, "61m"],
+    "retry_policy": ["Stepped!", "", "x" * 64],
+    "expires_after": ["0s", "none", "3651d", "1s2m"],
+    "rate_limit": ["0/m", "100", "100/w", "fast", "1.5/s", 100],
+    "from_email": ["me", "a@b", "a@example.com, b@example.com", "A <a@example.com", "a@x.y\nBcc:"],
+    "reply_to": ["@example.com", "A <>", "a b@example.com"],
+    "providers": ["resnd", "", [], ["ses", 1], "ses,ses", "ses,,smtp", {"ses": 1}],
+    "provider_timeout": ["0s", "601s"],
+    "resend_api_key": ["re_one two", "", 7, "clé"],
+    "resend_api_url": [
+        "http://example.com",
+        "https://me:pw@example.com",
+        "https://example.com?key=1",
+        "ftp://example.com",
+        "https://",
+        "https://a:99999",
+        "https://a,b",
+        "example.com",
+    ],
+    "ses_region": ["europe", "eu_west_1", "EU-WEST-1"],
+    "ses_configuration_set": ["a b", "x" * 65],
+    "smtp_url": [
+        "mx.example.com",
+        "http://mx",
+        "smtp://",
+        "smtp://mx:0",
+        "smtp://mx/path",
+        "smtp://mx?tls=maybe",
+        "smtp://mx?tls=none&x=1",
+        "smtp://me:p/w@mx",
+    ],
+    "log_format": ["xml"],
+    "log_level": ["loud", 10],
+}
+
+
+def refused(
+    environ: dict[str, str], flags: dict[str, object] | None = None, directory: Path | None = None
+) -> InvalidSettings:
+    """Return the error that settings like these raise."""
+    try:
+        settings: Settings = load(environ, flags, directory)
+    except InvalidSettings as error:
+        return error
+    raise AssertionError(f"accepted: {settings}")
+
+
+def everything_in(error: BaseException) -> str:
+    """Return all the text that a traceback or a log could show of an error."""
+    texts = [str(error), repr(error), *map(repr, vars(error).values())]
+    texts += [everything_in(each) for each in (error.__cause__, error.__context__) if each]
+    return "\n".join(texts)

@@ -1,0 +1,80 @@
+"""The starter templates: one source, both languages, nothing needed."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import psycopg
+import pytest
+
+import starter_templates
+from mailgres import resources
+from mailgres.templates import Draft, Template, load_contents, read_templates
+
+DRAFTS = {draft.name: draft for draft in read_templates([starter_templates.STARTER])}
+
+
+@pytest.fixture(params=DRAFTS)
+def draft(request: pytest.FixtureRequest) -> Draft:
+    return DRAFTS[request.param]
+
+
+class Tags(HTMLParser):
+    """Fails where tags do not match."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, _attrs: object) -> None:
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_seed_is_made_from_the_files() -> None:
+    seed = (resources.sql_directory() / starter_templates.SEED).read_text(encoding="utf-8")
+    assert seed == starter_templates.seed(), "run scripts/starter_templates.py and `make freeze`"
+
+
+def test_a_migrated_database_has_them(conn: psycopg.Connection) -> None:
+    names = conn.execute("SELECT template_type, active_version FROM email_templates ORDER BY 1")
+    assert names.fetchall() == [("signup_confirmation", 1), ("welcome_user", 1)]
+    for name, draft in DRAFTS.items():
+        assert load_contents(conn, name, 1) == draft.contents
+
+
+def test_both_languages(draft: Draft) -> None:
+    assert set(draft.contents) == {"en", "pt"}
+    assert draft.default_locale == "en"
+    assert draft.settings["required_variables"] == []
+
+
+@pytest.mark.parametrize("locale", ["en", "pt-BR"])
+@pytest.mark.parametrize("given", ["nothing", "nulls", "the sample"])
+def test_they_render(draft: Draft, locale: str, given: str) -> None:
+    sample = draft.settings["sample"]
+    payload = {"nothing": {}, "nulls": dict.fromkeys(sample), "the sample": sample}[given]
+    made = Template(draft.contents).render({**payload, "locale": locale})
+    assert made.html is not None
+    Tags(made.html)
+    for part in made:
+        assert "None" not in str(part)
+        assert "{{" not in str(part)
+        assert "{%" not in str(part)
+    assert ("Acme" in made.text) == (given == "the sample")
+    if given == "the sample":
+        for value in set(sample.values()) - {"Acme"}:
+            assert value in made.text
+            assert value in made.html
+
+
+def test_the_languages_differ(draft: Draft) -> None:
+    template = Template(draft.contents)
+    english, portuguese = template.render({}, "en"), template.render({}, "pt")
+    assert english.subject != portuguese.subject
+    assert 'lang="pt"' in str(portuguese.html)
