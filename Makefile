@@ -54,6 +54,7 @@ freeze: $(READY) ## Write sql/ into the newest unreleased migration
 
 docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/settings_page.py
 
 bench: $(READY) ## Run all benchmarks (minutes) and keep their results
 	@for name in enqueue claim storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done

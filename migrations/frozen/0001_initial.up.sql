@@ -495,7 +495,8 @@ COMMENT ON COLUMN mailgres.attachments.content_id IS 'For images shown inside th
 -- The audit log: a row for every change of status and every try. Only ever
 -- appended to. The claim is not a row of its own: the row that ends it carries
 -- claimed_at and worker, whether the try was made, given back or lost.
--- No foreign key: the log outlives an email that is archived.
+-- No foreign key, which every try would have to check; janitors remove or archive the
+-- log of an email together with it.
 
 CREATE TABLE public.email_logs (
     id                   bigint GENERATED ALWAYS AS IDENTITY,

@@ -29,7 +29,7 @@ class Email:
     template_type: str
     template_version: int | None
     recipient_email: str
-    payload: dict[str, Any]
+    payload: str
     retries: int
     generation: int
     provider: str

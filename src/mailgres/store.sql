@@ -1,7 +1,8 @@
 -- What the worker asks the database: calls of the functions in the schema mailgres.
 
 -- claim --
-SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email, payload,
+SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
+       payload::text AS payload,
        retries, generation, provider, priority,
        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)

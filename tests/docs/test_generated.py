@@ -18,6 +18,11 @@ def test_sql_page_is_current(conn: psycopg.Connection) -> None:
     assert written == reference.sql_page(conn), "run `make freeze docs`"
 
 
+def test_figures_of_the_readme_are_those_of_the_results() -> None:
+    readme = (reference.ROOT / "README.md").read_text(encoding="utf-8")
+    assert reference.speed_table() in readme, "run `make docs`"
+
+
 @pytest.mark.parametrize(
     ("what", "query"),
     [

@@ -17,6 +17,8 @@ KNOWN_COMMANDS = {
     "pip install mailgres",
     "export DATABASE_URL=postgresql://…",
     "mailgres migrate",
+    "mailgres process --until-empty",
+    "mailgres worker",
 }
 
 

@@ -11,6 +11,7 @@ from mailgres.cli.errors import FriendlyGroup
 from mailgres.cli.janitor import janitor
 from mailgres.cli.migrate import migrate
 from mailgres.cli.templates import templates
+from mailgres.cli.worker import process, worker
 
 __all__ = ["main"]
 
@@ -26,3 +27,5 @@ main.add_command(demo)
 main.add_command(janitor)
 main.add_command(migrate)
 main.add_command(templates)
+main.add_command(process)
+main.add_command(worker)

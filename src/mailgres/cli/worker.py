@@ -1,0 +1,86 @@
+"""`mailgres worker` and `mailgres process`: work the queue, for ever or once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mailgres.cli.options import settings_options
+
+if TYPE_CHECKING:
+    from mailgres.settings import Settings
+
+NOTHING_DONE = 3
+PIPELINE = (
+    "database_url",
+    "providers",
+    "from_email",
+    "concurrency",
+    "batch_size",
+    "lease",
+    "grace",
+)
+
+
+@click.command()
+@settings_options(*PIPELINE, "processes", "poll_interval", "profile", "worker_name", "log_level")
+def worker(*, settings: Settings) -> None:
+    """Send emails until told to stop.
+
+    SIGTERM or Ctrl-C: nothing more is claimed, what is under way is finished for up to --grace
+    seconds, the rest is given back. A second one ends it at once.
+
+    \b
+    Examples:
+      mailgres worker
+      mailgres worker --processes 2 --concurrency 50
+    """
+    from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
+
+    start_logging(settings)
+    if settings.processes > 1:
+        fleet.run_many(settings)
+    else:
+        click.echo(json.dumps(fleet.run_one(settings).as_dict()))
+
+
+@click.command()
+@settings_options(*PIPELINE, "log_level")
+@click.option("--until-empty", is_flag=True, help="Go on until nothing is due.")
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Not longer.")
+@click.option("--exit-empty", is_flag=True, help="Exit with 3 if there was nothing to do.")
+def process(
+    *, settings: Settings, until_empty: bool, max_seconds: float | None, exit_empty: bool
+) -> None:
+    """Send what is due and end: for cron.
+
+    One claim of --batch-size emails, or all with --until-empty. Prints one line of JSON. Several at
+    once never send an email twice.
+
+    \b
+    Examples:
+      mailgres process --until-empty --max-seconds 50
+      */2 * * * * mailgres process --until-empty >> /var/log/mailgres.log 2>&1
+    """
+    from mailgres.worker import fleet, open_worker  # noqa: PLC0415 - loaded when it runs
+
+    start_logging(settings)
+    with open_worker(settings, janitors=False) as once:
+        fleet.on_signals(once.stop)
+        summary = once.drain(once=not until_empty, max_seconds=max_seconds)
+    click.echo(json.dumps(summary.as_dict()))
+    if exit_empty and not summary.claimed:
+        sys.exit(NOTHING_DONE)
+
+
+def start_logging(settings: Settings) -> None:
+    """Log to standard error."""
+    logging.basicConfig(
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
