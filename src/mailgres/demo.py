@@ -1,21 +1,31 @@
-"""What a newcomer sees first: a queue in a database of its own, and a few emails in it.
+"""What a newcomer sees first: a queue in a database of its own, a few emails, and a worker.
 
-The demo runs the statements it shows, on a real server, and drops its database afterwards.
+The demo runs the statements it shows, on a real server, and drops its database afterwards. Its
+worker captures the emails; the first call to it fails in passing, the second for good.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
 from mailgres import database, embedded, migrate
+from mailgres.providers.capture import CaptureProvider
+from mailgres.providers.faulty import Fault, FaultyProvider
+from mailgres.sender import Renderer, Sender
+from mailgres.store import Store
+from mailgres.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from mailgres.providers import Provider
 
 WELCOME = """\
 BEGIN;
@@ -33,13 +43,40 @@ SELECT enqueue_email(NULL, 'signup_confirmation', 'joao@example.com',
                      p_tenant_id => 'acme', p_scheduled_for => now() + interval '2 hours');"""
 BULK = """\
 SELECT count(*) AS enqueued FROM enqueue_emails('[
-  {"template_type": "welcome_user", "recipient_email": "li@example.com", "tenant_id": "acme"},
+  {"template_type": "welcome_user", "recipient_email": "li@example.com", "tenant_id": "acme",
+   "payload": {"locale": "pt"}},
   {"recipient_email": "kim@example.com", "subject": "Your invoice", "text": "It is 12 EUR."}]');"""
 REFUSED = """\
 SELECT enqueue_email(NULL, 'welcome_usr', 'ana@example.com');"""
 QUEUE = """\
 SELECT recipient_email, template_type, tenant_id, status, ready AS due
 FROM email_queue ORDER BY id;"""
+ARRIVED = """\
+SELECT message->>'to' AS "to", message->>'subject' AS subject
+FROM mailgres.captured ORDER BY captured_at;"""
+OUTCOME = """\
+SELECT recipient_email, status, retries, dead_reason, error_message
+FROM email_queue ORDER BY id;"""
+LOG = """\
+SELECT event, attempt, provider, error_class, next_retry_at - at AS wait
+FROM email_logs ORDER BY id;"""
+BEFORE = (
+    ("An email belongs to the transaction that enqueues it", WELCOME),
+    ("and goes with it", ROLLED_BACK),
+    ("Later, for another tenant", SCHEDULED),
+    ("Many in one call; one of them brings its own content", BULK),
+    ("Bad input is refused where it happens", REFUSED),
+    ("The queue", QUEUE),
+)
+AFTER = (
+    ("A worker ran. What it rendered and sent (here: captured)", ARRIVED),
+    ("One was retried, one is dead with its reason, one waits for its time", OUTCOME),
+    ("What happened, try by try", LOG),
+)
+FAULTS = (
+    Fault("transient", frozenset({1}), code="503", message="the provider was busy (simulated)"),
+    Fault("permanent", frozenset({2}), code="422", message="no such mailbox (simulated)"),
+)
 
 
 def run(say: Callable[[str], None]) -> None:
@@ -48,17 +85,32 @@ def run(say: Callable[[str], None]) -> None:
         migrate.upgrade(url)
         with database.connect(url, autocommit=True) as connection:
             say(f"PostgreSQL {_version(connection)} is up, and the queue is migrated.\n")
-            for title, statement in (
-                ("An email belongs to the transaction that enqueues it", WELCOME),
-                ("and goes with it", ROLLED_BACK),
-                ("Later, for another tenant", SCHEDULED),
-                ("Many in one call; one of them brings its own content", BULK),
-                ("Bad input is refused where it happens", REFUSED),
-                ("The queue", QUEUE),
-            ):
-                say(f"-- {title}\n{statement}")
-                say("\n".join(_answer(connection, statement)) + "\n")
+            for part in (BEFORE, AFTER):
+                for title, statement in part:
+                    say(f"-- {title}\n{statement}")
+                    say("\n".join(_answer(connection, statement)) + "\n")
+                if part is BEFORE:
+                    _send_all(url, connection)
     say("The demo's database is gone again. Next: mailgres migrate on your own (see README).")
+
+
+def _send_all(url: str, connection: psycopg.Connection) -> None:
+    """Let a worker send what is due, also what is due again in a moment."""
+    store = Store(url, worker="demo")
+    try:
+        store.set_defaults("development", None)
+        connection.execute("UPDATE email_queue SET retry_policy = 'development'")
+        capture = CaptureProvider(store.capture, batch_size=1)
+        providers: dict[str, Provider] = {"capture": FaultyProvider(capture, FAULTS)}
+        sender = Sender(store, Renderer(store, "Acme <hello@acme.example.com>"), providers)
+        left = "SELECT EXISTS (SELECT FROM email_queue WHERE status = 'pending' AND retries > 0)"
+        for _ in range(50):
+            Worker(store, sender, lease=timedelta(minutes=1), concurrency=1).drain()
+            if connection.execute(left).fetchone() == (False,):
+                break
+            time.sleep(0.1)
+    finally:
+        store.close()
 
 
 @contextmanager
@@ -89,9 +141,16 @@ def _answer(connection: psycopg.Connection, statements: str) -> list[str]:
     while True:
         if cursor.description:
             names = [column.name for column in cursor.description]
-            lines += _table(names, [[str(value) for value in row] for row in cursor])
+            lines += _table(names, [[_text(value) for value in row] for row in cursor])
         if not cursor.nextset():
             return lines
+
+
+def _text(value: object) -> str:
+    """A value as psql shows it, more or less."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.1f} s"
+    return "" if value is None else str(value)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -35,6 +35,10 @@ def test_shows_the_queue_and_leaves_nothing(connect: Connect, empty_database_url
         assert line in queue
     assert "nobody@example.com" not in queue, "what was rolled back is not in the queue"
     assert "ERROR:  there is no template 'welcome_usr'\nHINT:  Known templates:" in result.stdout
+    assert " ana@example.com  | sent    | 1       |" in queue, "retried after a simulated fault"
+    assert " | failed  | 0       | permanent   | no such mailbox (simulated)" in queue
+    assert " joao@example.com | pending | 0       |" in queue, "it waits for its time"
+    assert " ana@example.com | Welcome to Acme" in queue, "what was rendered"
     assert connect(empty_database_url).execute(databases).fetchone() == (None,)
 
 

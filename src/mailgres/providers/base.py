@@ -26,9 +26,20 @@ class Capabilities:
 class Provider(Protocol):
     """Sends messages. Threads call it at the same time."""
 
-    name: str
-    kind: str
-    capabilities: Capabilities
+    @property
+    def name(self) -> str:
+        """Its name in the database, and in routes."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Which service it is."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
         """Send up to `batch_size` messages in one call, and return a result for each, in order.

@@ -20,10 +20,14 @@ class CaptureProvider:
     kind = "capture"
 
     def __init__(
-        self, keep: Callable[[Sequence[Mapping[str, Any]]], None], name: str = "capture"
+        self,
+        keep: Callable[[Sequence[Mapping[str, Any]]], None],
+        name: str = "capture",
+        *,
+        batch_size: int = 100,
     ) -> None:
         self.name = name
-        self.capabilities = Capabilities(batch_size=100, idempotent=True)
+        self.capabilities = Capabilities(batch_size=batch_size, idempotent=True)
         self._keep = keep
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
