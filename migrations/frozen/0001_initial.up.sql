@@ -710,6 +710,9 @@ BEGIN
     ELSE
         NEW.dead_at := NULL;
         NEW.dead_reason := NULL;
+        IF OLD.status = 'failed' AND NEW.retries >= NEW.max_retries THEN
+            NEW.retries := 0;  -- else its next fault would be its last
+        END IF;
     END IF;
 
     IF NEW.status = 'sent' THEN
@@ -742,6 +745,28 @@ CREATE TRIGGER mend
 -- Whoever changes an email, and by whatever path, this trigger writes the log and
 -- the rollup deltas in the same transaction. It sees whole statements, so a finish
 -- of a hundred emails appends its rows in one go.
+
+-- Somebody imports a history: settled emails are counted from the start.
+CREATE FUNCTION mailgres.record_import() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
+        INSERT INTO mailgres.rollup_deltas
+            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
+        VALUES
+            (date_trunc('hour', NEW.created_at, 'UTC'), NEW.template_type, NEW.tenant_id,
+             coalesce(NEW.provider, ''), coalesce(NEW.error_code, ''), NEW.status, NEW.retries, 1,
+             coalesce(date_part('epoch', NEW.sent_at - NEW.created_at), 0));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_import
+    AFTER INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.status <> 'pending')
+    EXECUTE FUNCTION mailgres.record_import();
 
 CREATE FUNCTION mailgres.record() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
@@ -833,7 +858,8 @@ BEGIN
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
-    ) OR (NEW.ready AND current_setting('transaction_isolation') <> 'read committed') THEN
+    ) OR (NEW.next_retry_at <= clock_timestamp()
+          AND current_setting('transaction_isolation') <> 'read committed') THEN
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;
@@ -1792,7 +1818,7 @@ COMMENT ON FUNCTION mailgres.fold(int) IS
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
@@ -1859,7 +1885,7 @@ COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_count int;
@@ -1911,7 +1937,7 @@ COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
 
 CREATE FUNCTION mailgres.retain(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
@@ -2902,7 +2928,9 @@ BEGIN
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
         generation = q.generation + v_new_key::int,
         uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END
+        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
+        -- a template that was mended since reaches it
+        template_version = CASE WHEN NOT v_new_key THEN q.template_version END
     WHERE q.id = p_queue_id;
     RETURN true;
 END

@@ -35,6 +35,9 @@ BEGIN
     ELSE
         NEW.dead_at := NULL;
         NEW.dead_reason := NULL;
+        IF OLD.status = 'failed' AND NEW.retries >= NEW.max_retries THEN
+            NEW.retries := 0;  -- else its next fault would be its last
+        END IF;
     END IF;
 
     IF NEW.status = 'sent' THEN

@@ -2,6 +2,28 @@
 -- the rollup deltas in the same transaction. It sees whole statements, so a finish
 -- of a hundred emails appends its rows in one go.
 
+-- Somebody imports a history: settled emails are counted from the start.
+CREATE FUNCTION mailgres.record_import() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
+        INSERT INTO mailgres.rollup_deltas
+            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
+        VALUES
+            (date_trunc('hour', NEW.created_at, 'UTC'), NEW.template_type, NEW.tenant_id,
+             coalesce(NEW.provider, ''), coalesce(NEW.error_code, ''), NEW.status, NEW.retries, 1,
+             coalesce(date_part('epoch', NEW.sent_at - NEW.created_at), 0));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_import
+    AFTER INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.status <> 'pending')
+    EXECUTE FUNCTION mailgres.record_import();
+
 CREATE FUNCTION mailgres.record() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off

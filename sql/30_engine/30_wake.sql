@@ -21,7 +21,8 @@ BEGIN
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
-    ) OR (NEW.ready AND current_setting('transaction_isolation') <> 'read committed') THEN
+    ) OR (NEW.next_retry_at <= clock_timestamp()
+          AND current_setting('transaction_isolation') <> 'read committed') THEN
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;

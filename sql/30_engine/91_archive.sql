@@ -7,7 +7,7 @@
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
@@ -74,7 +74,7 @@ COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_count int;

@@ -27,7 +27,7 @@ COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
 
 CREATE FUNCTION mailgres.retain(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off SET jit = off SET jit = off
+    SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_first   constant uuid := '00000000-0000-0000-0000-000000000000';

@@ -83,7 +83,9 @@ BEGIN
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
         generation = q.generation + v_new_key::int,
         uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END
+        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
+        -- a template that was mended since reaches it
+        template_version = CASE WHEN NOT v_new_key THEN q.template_version END
     WHERE q.id = p_queue_id;
     RETURN true;
 END

@@ -147,3 +147,27 @@ def test_a_plain_insert_for_later_waits(queue: Queue, clock: Clock) -> None:
     assert queue.claim() == []
     clock.forward(HOUR)
     assert len(queue.claim()) == 1
+
+
+def test_an_imported_history_is_counted(conn: psycopg.Connection) -> None:
+    row = conn.execute(
+        "INSERT INTO email_queue (template_type, recipient_email, status, error_message)"
+        " VALUES ('news', 'a@example.com', 'cancelled', 'long ago') RETURNING id"
+    ).fetchone()
+    counts = "SELECT status, sum(emails)::int FROM mailgres.rollup_by_template GROUP BY status"
+    conn.execute("SELECT mailgres.fold()")
+    assert conn.execute(counts).fetchall() == [("cancelled", 1)]
+    assert row is not None
+    conn.execute("SELECT retry_email(%s)", row)
+    conn.execute("SELECT mailgres.fold()")
+    assert conn.execute(counts).fetchall() == [("cancelled", 0)]
+
+
+def test_a_dead_email_put_back_by_hand_has_its_retries_again(conn: psycopg.Connection) -> None:
+    conn.execute(
+        "INSERT INTO email_queue (template_type, recipient_email, status, dead_at, dead_reason,"
+        " error_message, retries) VALUES ('news', 'a@example.com', 'failed', now(), 'exhausted',"
+        " 'it did not work', 3)"
+    )
+    conn.execute("UPDATE email_queue SET status = 'pending', next_retry_at = now()")
+    assert conn.execute("SELECT status, retries FROM email_queue").fetchone() == ("pending", 0)

@@ -265,3 +265,14 @@ def test_refused_by_status(queue: Queue, statement: str, status: str, sqlstate: 
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
 def test_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
     assert refusal(queue, statement, queue_id) == "MG020"
+
+
+def test_a_retry_gets_the_template_that_was_mended(conn: psycopg.Connection) -> None:
+    row = conn.execute("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com')").fetchone()
+    assert row is not None
+    version = "SELECT template_version FROM mailgres.claim('worker')"
+    assert conn.execute(version).fetchone() == (1,)
+    conn.execute("UPDATE email_queue SET status = 'failed'")
+    conn.execute("UPDATE email_templates SET active_version = 2")
+    conn.execute("SELECT retry_email(%s)", row)
+    assert conn.execute(version).fetchone() == (2,)

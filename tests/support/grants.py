@@ -79,8 +79,8 @@ INTERNAL: Final = {
         enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
         first_id_of first_ids forbid_change go_round has_attachments is_address is_open
         is_sender judge lease lock_email may_repeat mend next_tenant open_routes pick pick_of
-        record refuse refuse_request remove resolve retry_delay secure set_aside share_of wake
-        with_settings without_addresses
+        record record_import refuse refuse_request remove resolve retry_delay secure set_aside
+        share_of wake with_settings without_addresses
         """
     )
 }
