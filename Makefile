@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 # `wheel` (those of the `embedded` extra), one run each. Empty: DATABASE_URL if set, else the
 # first that is there.
 POSTGRES ?=
+# How many tests run at once, each with a server of its own.
+JOBS ?= 3
 # More arguments for pytest: make test ARGS="-k migrate -x"
 ARGS ?=
 
@@ -38,11 +40,11 @@ format: $(READY) ## Let ruff rewrite what it can
 
 test: $(READY) ## Run all tests (POSTGRES="system wheel" for both kinds of binaries)
 ifeq ($(strip $(POSTGRES)),)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 else
 	@set -e; for kind in $(POSTGRES); do \
 	    echo "== tests on PostgreSQL binaries: $$kind"; \
-	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(BIN)/python -m pytest $(ARGS); \
+	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(BIN)/python -m pytest -n $(JOBS) $(ARGS); \
 	done
 endif
 

@@ -696,6 +696,9 @@ BEGIN
     NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now();
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
+        IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
+            NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.begun_at);
+        END IF;
         NEW.lease_token := NULL;
         NEW.leased_at := NULL;
         NEW.lease_until := NULL;
@@ -1028,7 +1031,10 @@ BEGIN
 
     PERFORM mailgres.expire_these(v_ids);
     UPDATE public.email_queue q
-    SET ready = true
+    SET ready = true,
+        -- a route that does not exist would never be claimed
+        route = CASE WHEN EXISTS (SELECT FROM mailgres.routes r WHERE r.route = q.route)
+                     THEN q.route ELSE 'default' END
     WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
     RETURN cardinality(v_ids);
 END
@@ -1088,9 +1094,18 @@ $$;
 COMMENT ON FUNCTION mailgres.share_of(text) IS
     'How many emails a tenant may have in a turn while others wait; none while it is paused.';
 
+-- What a processor can send that knows the template and the payload only: no content
+-- of the email's own, no files, no keys.
+CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN NOT q.has_attachments AND num_nonnulls(
+    q.subject, q.from_email, q.reply_to, q.headers, q.cc, q.bcc, q.uncertain_since) = 0;
+
+COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
+    'Whether a processor can send it that knows the template and the payload only.';
+
 -- Picks and locks the next emails of one tenant. One whose earlier try may have
--- arrived is left to who has its provider. p_plain: only those that a processor can
--- send which knows neither inline content nor idempotency keys.
+-- arrived is left to who has its provider, for a day. p_plain: see is_plain.
 CREATE FUNCTION mailgres.pick_of(
     p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
     p_providers text[], p_plain boolean
@@ -1105,8 +1120,9 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
-              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+                   OR q.uncertain_since < mailgres.now() - interval '1 day')
+              AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -1114,8 +1130,9 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
-              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+                   OR q.uncertain_since < mailgres.now() - interval '1 day')
+              AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
     END IF;
@@ -1267,17 +1284,23 @@ BEGIN
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
-    -- An earlier try may have arrived. Its key no longer protects, so only a person
-    -- can decide.
+    -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
+    -- provider for days: only a person can decide.
     UPDATE public.email_queue q
     SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
         error_message = 'an earlier try may have arrived, and it is too late to repeat it safely'
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
-    FROM mailgres.providers p
-    WHERE q.id = ANY (p_ids)
+    FROM (
+        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS given_up_after
+        FROM public.email_queue x
+        CROSS JOIN mailgres.settings s
+        LEFT JOIN mailgres.providers p ON p.name = x.provider
+        WHERE x.id = ANY (p_ids)
+    ) p
+    WHERE q.id = ANY (p_ids) AND q.id = p.id
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL
-      AND p.name = q.provider AND p.idempotent
-      AND q.first_attempt_at + p.key_window <= mailgres.now();
+      AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
+           OR q.uncertain_since + p.given_up_after <= mailgres.now());
 
     -- Its provider is the only one that may repeat it, and is not open now.
     UPDATE public.email_queue q
@@ -1332,7 +1355,7 @@ BEGIN
         WHERE p.name = p_email.provider
           AND mailgres.is_open(p)
           AND (p_providers IS NULL OR p.name = ANY (p_providers))
-          AND (NOT p.idempotent OR p_email.first_attempt_at + p.key_window > mailgres.now()));
+          AND (NOT p.idempotent OR p_email.uncertain_since + p.key_window > mailgres.now()));
 END
 $$;
 
@@ -1407,6 +1430,12 @@ BEGIN
                WHERE q.status = 'pending' AND q.due_at <= mailgres.now()) THEN
         PERFORM mailgres.promote();
     END IF;
+    -- Whoever claims also takes back what died: a queue that only a cron job works has
+    -- no janitor.
+    IF EXISTS (SELECT FROM public.email_queue q
+               WHERE q.status = 'sending' AND q.due_at <= mailgres.now()) THEN
+        PERFORM mailgres.reap(p_limit);
+    END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -1463,8 +1492,10 @@ DECLARE
 BEGIN
     WITH begun AS (
         UPDATE public.email_queue q
-        SET begun_at = mailgres.now()
+        SET begun_at = mailgres.now(),
+            lease_until = mailgres.now() + (q.lease_until - q.leased_at)
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
+          AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
@@ -1559,14 +1590,17 @@ DECLARE
 BEGIN
     SELECT * INTO v_settings FROM mailgres.settings;
     SELECT * INTO v_policy FROM mailgres.retry_policies r
-    WHERE r.name = coalesce(p_email.retry_policy, v_settings.retry_policy);
+    WHERE r.name IN (p_email.retry_policy, v_settings.retry_policy)
+    ORDER BY r.name = p_email.retry_policy DESC NULLS LAST LIMIT 1;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_email.provider;
     v.spent := 0;
     v.uncertain_since := p_email.uncertain_since;
 
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
-        v.uncertain_since := NULL;
+        IF v_provider.idempotent THEN
+            v.uncertain_since := NULL;  -- the same call again, and the same answer
+        END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
         v.parked_since := p_email.parked_since;
@@ -1599,7 +1633,7 @@ BEGIN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
-       AND v.next_retry_at >= p_email.first_attempt_at + v_provider.key_window THEN
+       AND v.next_retry_at >= v.uncertain_since + v_provider.key_window THEN
         v.dead_reason := 'uncertain';  -- its key would no longer protect
     END IF;
     -- Whatever ended it: that it may have arrived is what a person has to know.
@@ -2619,6 +2653,7 @@ BEGIN
            (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
+    ORDER BY (x.request).idempotency_key, x.place  -- the same order for all, so that no two wait for each other
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;
 
@@ -2701,6 +2736,12 @@ BEGIN
         END IF;
         v_ids[v_repeat.place] := v_repeat.id;
     END LOOP;
+
+    IF EXISTS (SELECT FROM unnest(v_ids) i WHERE NOT EXISTS (
+        SELECT FROM public.email_queue q WHERE q.id = i)) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = 'the email with this idempotency key was removed at this moment', HINT = 'Try again.';
+    END IF;
     RETURN v_ids;
 END
 $$;
@@ -2913,7 +2954,7 @@ BEGIN
         v_keep_key := EXISTS (
             SELECT FROM mailgres.providers p
             WHERE p.name = v_email.provider AND p.idempotent
-              AND v_email.first_attempt_at + p.key_window > mailgres.now());
+              AND v_email.uncertain_since + p.key_window > mailgres.now());
         IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
             PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
                 'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');
@@ -3118,7 +3159,8 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
 
-    IF v_went AND v_email.uncertain_since IS NOT NULL AND v_email.status <> 'sent' THEN
+    IF v_went AND v_email.status <> 'sent'
+       AND coalesce(v_email.uncertain_since, v_email.begun_at) IS NOT NULL THEN
         UPDATE public.email_queue q
         SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
             provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
@@ -3527,8 +3569,10 @@ BEGIN
                 public.email_templates, public.email_suppressions'),
             ('mailgres_operator', 'SELECT ON public.email_logs'),
             ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
-            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers, mailgres.routes,
+            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers,
                 mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
+            -- a route is paused, not deleted: emails may be on it
+            ('mailgres_operator', 'INSERT, UPDATE ON mailgres.routes'),
             ('mailgres_operator', 'UPDATE ON mailgres.settings'),
 
             -- the columns without a person's data

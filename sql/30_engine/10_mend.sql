@@ -21,6 +21,9 @@ BEGIN
     NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now();
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
+        IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
+            NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.begun_at);
+        END IF;
         NEW.lease_token := NULL;
         NEW.leased_at := NULL;
         NEW.lease_until := NULL;

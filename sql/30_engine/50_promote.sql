@@ -21,7 +21,10 @@ BEGIN
 
     PERFORM mailgres.expire_these(v_ids);
     UPDATE public.email_queue q
-    SET ready = true
+    SET ready = true,
+        -- a route that does not exist would never be claimed
+        route = CASE WHEN EXISTS (SELECT FROM mailgres.routes r WHERE r.route = q.route)
+                     THEN q.route ELSE 'default' END
     WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
     RETURN cardinality(v_ids);
 END

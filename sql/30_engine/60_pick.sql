@@ -47,9 +47,18 @@ $$;
 COMMENT ON FUNCTION mailgres.share_of(text) IS
     'How many emails a tenant may have in a turn while others wait; none while it is paused.';
 
+-- What a processor can send that knows the template and the payload only: no content
+-- of the email's own, no files, no keys.
+CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN NOT q.has_attachments AND num_nonnulls(
+    q.subject, q.from_email, q.reply_to, q.headers, q.cc, q.bcc, q.uncertain_since) = 0;
+
+COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
+    'Whether a processor can send it that knows the template and the payload only.';
+
 -- Picks and locks the next emails of one tenant. One whose earlier try may have
--- arrived is left to who has its provider. p_plain: only those that a processor can
--- send which knows neither inline content nor idempotency keys.
+-- arrived is left to who has its provider, for a day. p_plain: see is_plain.
 CREATE FUNCTION mailgres.pick_of(
     p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
     p_providers text[], p_plain boolean
@@ -64,8 +73,9 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
-              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+                   OR q.uncertain_since < mailgres.now() - interval '1 day')
+              AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -73,8 +83,9 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers))
-              AND (NOT p_plain OR (q.subject IS NULL AND q.uncertain_since IS NULL))
+              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+                   OR q.uncertain_since < mailgres.now() - interval '1 day')
+              AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
             LIMIT p_limit FOR UPDATE SKIP LOCKED);
     END IF;

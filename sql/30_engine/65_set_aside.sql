@@ -22,17 +22,23 @@ BEGIN
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
-    -- An earlier try may have arrived. Its key no longer protects, so only a person
-    -- can decide.
+    -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
+    -- provider for days: only a person can decide.
     UPDATE public.email_queue q
     SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
         error_message = 'an earlier try may have arrived, and it is too late to repeat it safely'
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
-    FROM mailgres.providers p
-    WHERE q.id = ANY (p_ids)
+    FROM (
+        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS given_up_after
+        FROM public.email_queue x
+        CROSS JOIN mailgres.settings s
+        LEFT JOIN mailgres.providers p ON p.name = x.provider
+        WHERE x.id = ANY (p_ids)
+    ) p
+    WHERE q.id = ANY (p_ids) AND q.id = p.id
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL
-      AND p.name = q.provider AND p.idempotent
-      AND q.first_attempt_at + p.key_window <= mailgres.now();
+      AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
+           OR q.uncertain_since + p.given_up_after <= mailgres.now());
 
     -- Its provider is the only one that may repeat it, and is not open now.
     UPDATE public.email_queue q

@@ -38,7 +38,7 @@ BEGIN
         WHERE p.name = p_email.provider
           AND mailgres.is_open(p)
           AND (p_providers IS NULL OR p.name = ANY (p_providers))
-          AND (NOT p.idempotent OR p_email.first_attempt_at + p.key_window > mailgres.now()));
+          AND (NOT p.idempotent OR p_email.uncertain_since + p.key_window > mailgres.now()));
 END
 $$;
 
@@ -112,6 +112,12 @@ BEGIN
     IF EXISTS (SELECT FROM public.email_queue q
                WHERE q.status = 'pending' AND q.due_at <= mailgres.now()) THEN
         PERFORM mailgres.promote();
+    END IF;
+    -- Whoever claims also takes back what died: a queue that only a cron job works has
+    -- no janitor.
+    IF EXISTS (SELECT FROM public.email_queue q
+               WHERE q.status = 'sending' AND q.due_at <= mailgres.now()) THEN
+        PERFORM mailgres.reap(p_limit);
     END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);

@@ -13,8 +13,10 @@ DECLARE
 BEGIN
     WITH begun AS (
         UPDATE public.email_queue q
-        SET begun_at = mailgres.now()
+        SET begun_at = mailgres.now(),
+            lease_until = mailgres.now() + (q.lease_until - q.leased_at)
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
+          AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s

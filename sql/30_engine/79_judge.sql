@@ -23,14 +23,17 @@ DECLARE
 BEGIN
     SELECT * INTO v_settings FROM mailgres.settings;
     SELECT * INTO v_policy FROM mailgres.retry_policies r
-    WHERE r.name = coalesce(p_email.retry_policy, v_settings.retry_policy);
+    WHERE r.name IN (p_email.retry_policy, v_settings.retry_policy)
+    ORDER BY r.name = p_email.retry_policy DESC NULLS LAST LIMIT 1;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_email.provider;
     v.spent := 0;
     v.uncertain_since := p_email.uncertain_since;
 
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
-        v.uncertain_since := NULL;
+        IF v_provider.idempotent THEN
+            v.uncertain_since := NULL;  -- the same call again, and the same answer
+        END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
         v.parked_since := p_email.parked_since;
@@ -63,7 +66,7 @@ BEGIN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
-       AND v.next_retry_at >= p_email.first_attempt_at + v_provider.key_window THEN
+       AND v.next_retry_at >= v.uncertain_since + v_provider.key_window THEN
         v.dead_reason := 'uncertain';  -- its key would no longer protect
     END IF;
     -- Whatever ended it: that it may have arrived is what a person has to know.

@@ -58,6 +58,7 @@ BEGIN
            (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
+    ORDER BY (x.request).idempotency_key, x.place  -- the same order for all, so that no two wait for each other
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;
 
@@ -140,6 +141,12 @@ BEGIN
         END IF;
         v_ids[v_repeat.place] := v_repeat.id;
     END LOOP;
+
+    IF EXISTS (SELECT FROM unnest(v_ids) i WHERE NOT EXISTS (
+        SELECT FROM public.email_queue q WHERE q.id = i)) THEN
+        RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+            MESSAGE = 'the email with this idempotency key was removed at this moment', HINT = 'Try again.';
+    END IF;
     RETURN v_ids;
 END
 $$;

@@ -68,7 +68,7 @@ BEGIN
         v_keep_key := EXISTS (
             SELECT FROM mailgres.providers p
             WHERE p.name = v_email.provider AND p.idempotent
-              AND v_email.first_attempt_at + p.key_window > mailgres.now());
+              AND v_email.uncertain_since + p.key_window > mailgres.now());
         IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
             PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
                 'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');

@@ -46,7 +46,8 @@ BEGIN
         ON CONFLICT DO NOTHING;
     END IF;
 
-    IF v_went AND v_email.uncertain_since IS NOT NULL AND v_email.status <> 'sent' THEN
+    IF v_went AND v_email.status <> 'sent'
+       AND coalesce(v_email.uncertain_since, v_email.begun_at) IS NOT NULL THEN
         UPDATE public.email_queue q
         SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
             provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),

@@ -70,8 +70,10 @@ BEGIN
                 public.email_templates, public.email_suppressions'),
             ('mailgres_operator', 'SELECT ON public.email_logs'),
             ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
-            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers, mailgres.routes,
+            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers,
                 mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
+            -- a route is paused, not deleted: emails may be on it
+            ('mailgres_operator', 'INSERT, UPDATE ON mailgres.routes'),
             ('mailgres_operator', 'UPDATE ON mailgres.settings'),
 
             -- the columns without a person's data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -264,7 +263,7 @@ def test_a_report_is_taken_once(queue: Queue, outcome: str) -> None:
     assert queue.email(claimed.id) == before
 
 
-@pytest.mark.parametrize("token", [str(uuid4()), None])
+@pytest.mark.parametrize("token", ["00000000-0000-0000-0000-000000000001", None])
 def test_nobody_reports_without_the_token(queue: Queue, token: str | None) -> None:
     queue.enqueue()
     claimed = queue.claim_one()

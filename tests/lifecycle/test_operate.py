@@ -272,7 +272,10 @@ def test_a_retry_gets_the_template_that_was_mended(conn: psycopg.Connection) -> 
     assert row is not None
     version = "SELECT template_version FROM mailgres.claim('worker')"
     assert conn.execute(version).fetchone() == (1,)
-    conn.execute("UPDATE email_queue SET status = 'failed'")
+    conn.execute(
+        "SELECT mailgres.finish(jsonb_build_array(jsonb_build_object("
+        "'id', id, 'token', lease_token, 'outcome', 'permanent'))) FROM email_queue"
+    )
     conn.execute("UPDATE email_templates SET active_version = 2")
     conn.execute("SELECT retry_email(%s)", row)
     assert conn.execute(version).fetchone() == (2,)

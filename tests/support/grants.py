@@ -77,7 +77,7 @@ INTERNAL: Final = {
         """
         add_version are_addresses are_attachments are_headers are_tags attach clean_source
         enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids forbid_change go_round has_attachments is_address is_open
+        first_id_of first_ids forbid_change go_round has_attachments is_address is_open is_plain
         is_sender judge lease lock_email may_repeat mend next_tenant open_routes pick pick_of
         record record_import refuse refuse_request remove resolve retry_delay secure set_aside
         share_of wake with_settings without_addresses
@@ -110,7 +110,7 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.rollup_by_tenant": _OPERATOR_READS,
     "mailgres.rollup_deltas": _OPERATOR_READS,
     "mailgres.route_providers": _WORKER_READS_OPERATOR_WRITES,
-    "mailgres.routes": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.routes": {WORKER: _READ, OPERATOR: _ALL - {"DELETE"}},
     "mailgres.schema_version": _WORKER_READS,
     "mailgres.settings": {WORKER: _READ, OPERATOR: _READ | {"UPDATE"}},
     "mailgres.sleepers": {WORKER: _ALL, OPERATOR: _READ},

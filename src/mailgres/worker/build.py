@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from mailgres import __version__
-from mailgres.errors import MailgresError, NotMigrated
+from mailgres.database import first_line
+from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.providers.capture import CaptureProvider
@@ -72,6 +73,7 @@ def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
 def _introduce(settings: Settings, store: Store, providers: dict[str, Provider]) -> None:
     """Tell the database what this worker was told. What it was not told stays as it is."""
     try:
+        store.senders()  # is there a queue at all?
         if settings.origin("providers").layer != "default":
             store.use_providers(
                 [
@@ -88,7 +90,8 @@ def _introduce(settings: Settings, store: Store, providers: dict[str, Provider])
         if defaults.chosen:
             store.set_defaults(defaults.retry_policy, defaults.expires_after)
     except psycopg.Error as error:
-        raise (from_database(error) or NotMigrated()) from error
+        refused = f"The database refuses this worker: {first_line(error)}"
+        raise (from_database(error) or MailgresError(refused)) from error
     for remark in settings.remarks():
         log.warning(remark, extra={"action": "start"})
     if store.pooled:

@@ -31,8 +31,11 @@ log = logging.getLogger(__name__)
 
 GLANCES = (0.0, 0.005, 0.025, 0.1)
 """Seconds before each further look, once nothing was found."""
-NAP = timedelta(seconds=60)
+SECOND = timedelta(seconds=1)
+NAP = 60 * SECOND
 """How long a registration as sleeping holds; renewed at half of it."""
+PATIENCE = 6
+"""Tries to reach the database, each twice as long after the last, before a run may give up."""
 
 
 def jitter() -> float:
@@ -54,6 +57,16 @@ class Claimer:
         self._napping_since: float | None = None
         self._empty = 0
         self._trouble = 0
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether the database was away when it was last asked."""
+        return self._trouble > 0
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the database has been away for some seconds."""
+        return self._trouble >= PATIENCE
 
     def claim(self, limit: int) -> list[Email]:
         """Claim up to `limit` emails; none also while the database is away."""
@@ -77,7 +90,7 @@ class Claimer:
         try:
             until_due = self._nap(self._connect())
             glance = GLANCES[self._empty - 1] if self._empty <= len(GLANCES) else None
-            wait = self.poll * jitter() if glance is None else glance
+            wait = min(self.poll * jitter(), NAP / SECOND / 2) if glance is None else glance
             if until_due is not None:
                 wait = min(wait, max(until_due, 0.0))
             self._listen(wait, stopping)
@@ -127,7 +140,7 @@ class Claimer:
                 return
 
     def _lose_connection(self, error: Exception) -> None:
-        self._trouble = min(self._trouble + 1, 6)
+        self._trouble = min(self._trouble + 1, PATIENCE)
         log.warning("the database is away", extra={"action": "claim", "error": str(error)})
         if self._connection is not None:
             self._connection.close()

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from mailgres.model import Outcome, Result
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mailgres.model import Outcome, Settled
+    from mailgres.model import Settled
     from mailgres.store import Store
     from mailgres.worker.inflight import InFlight
 
@@ -86,11 +88,29 @@ class Finisher(threading.Thread):
                 )
                 time.sleep(wait)
                 wait = min(wait * 2, 2.0)
+            except psycopg.Error as error:
+                self._write_apart(batch, error)
+                return
             else:
-                self._settle(settled)
+                self._settle(batch, settled)
                 return
 
-    def _settle(self, settled: Sequence[Settled]) -> None:
+    def _write_apart(self, batch: Sequence[Outcome], error: psycopg.Error) -> None:
+        """Write one by one what the database refused as a whole, so that one fault stays one."""
+        if len(batch) > 1:
+            for outcome in batch:
+                self._write([outcome])
+            return
+        log.error(
+            "an outcome was refused",
+            extra={"action": "finish", "id": str(batch[0].email.id), "sqlstate": error.sqlstate},
+        )
+        if batch[0] != (plain := _plain(batch[0])):
+            self._write([plain])
+        else:
+            self.held.remove([plain.email])  # the end of its lease brings it back
+
+    def _settle(self, batch: Sequence[Outcome], settled: Sequence[Settled]) -> None:
         for one in settled:
             self.counts[_kind(one)] += 1
             if one.refused:
@@ -98,7 +118,7 @@ class Finisher(threading.Thread):
                     "lease lost before the outcome was written",
                     extra={"action": "finish", "id": str(one.id), "sqlstate": one.refused},
                 )
-        self.held.remove(one.id for one in settled)
+        self.held.remove(outcome.email for outcome in batch)
 
 
 def _kind(settled: Settled) -> str:
@@ -106,3 +126,12 @@ def _kind(settled: Settled) -> str:
     if settled.refused:
         return "lost"
     return {"sent": "sent", "failed": "dead"}.get(settled.status or "", "retried")
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """The outcome in words of our own, without what the provider said."""
+    verdict = outcome.result.verdict
+    if verdict == "sent":
+        return Outcome(outcome.email, Result("sent", outcome.email.key))
+    message = "the provider's answer cannot be stored"
+    return Outcome(outcome.email, Result(verdict, code="unreadable", message=message))

@@ -45,6 +45,14 @@ def run_one(settings: Settings) -> Summary:
         return worker.run()
 
 
+def _run_child(settings: Settings) -> None:
+    """Run one worker of several. Ctrl-C reaches all of them, but the parent speaks for it."""
+    with open_worker(settings) as worker:
+        on_signals(worker.stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        worker.run()
+
+
 def run_many(settings: Settings) -> None:
     """Run as many as the settings say; one that dies is replaced."""
     spawn = multiprocessing.get_context("spawn")
@@ -52,7 +60,7 @@ def run_many(settings: Settings) -> None:
 
     def start() -> SpawnProcess:
         mine = replace(settings, processes=1, worker_name=new_worker_name())
-        process = spawn.Process(target=run_one, args=(mine,))
+        process = spawn.Process(target=_run_child, args=(mine,))
         process.start()
         return process
 

@@ -23,7 +23,8 @@ class InFlight:
         self.capacity = capacity
         self._clock = clock
         self._changed = threading.Condition()
-        self._held: dict[UUID, tuple[Email, float]] = {}
+        # By email and lease: one that was lost may be claimed again before its call returns.
+        self._held: dict[tuple[UUID, UUID], tuple[Email, float]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -32,22 +33,22 @@ class InFlight:
         """Hold emails that were just leased."""
         now = self._clock()
         with self._changed:
-            self._held.update((email.id, (email, now)) for email in emails)
+            self._held.update((_key(email), (email, now)) for email in emails)
 
-    def remove(self, ids: Iterable[UUID]) -> None:
+    def remove(self, emails: Iterable[Email]) -> None:
         """Let go of emails that are settled or not ours any more."""
         with self._changed:
-            for email_id in ids:
-                self._held.pop(email_id, None)
+            for email in emails:
+                self._held.pop(_key(email), None)
             self._changed.notify_all()
 
-    def extended(self, ids: Iterable[UUID]) -> None:
+    def extended(self, emails: Iterable[Email]) -> None:
         """Remember that these leases were just lengthened."""
         now = self._clock()
         with self._changed:
-            for email_id in ids:
-                if email_id in self._held:
-                    self._held[email_id] = (self._held[email_id][0], now)
+            for email in emails:
+                if _key(email) in self._held:
+                    self._held[_key(email)] = (email, now)
 
     def older_than(self, seconds: float) -> list[Email]:
         """Emails whose lease was taken or lengthened longer ago than this."""
@@ -70,3 +71,7 @@ class InFlight:
         """Everything that is held."""
         with self._changed:
             return [email for email, _ in self._held.values()]
+
+
+def _key(email: Email) -> tuple[UUID, UUID]:
+    return email.id, email.lease_token

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from mailgres.worker.finisher import UNREACHABLE
+import psycopg
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -41,9 +41,10 @@ class Keeper(threading.Thread):
                 continue
             try:
                 still_ours = self.store.extend(emails, self.lease)
-            except UNREACHABLE as error:
+            except psycopg.Error as error:
                 log.warning("leases not extended", extra={"action": "extend", "error": str(error)})
                 continue
-            self.held.extended(still_ours)
-            if lost := len(emails) - len(still_ours):
-                log.warning("leases lost", extra={"action": "extend", "emails": lost})
+            self.held.extended(email for email in emails if email.id in still_ours)
+            if lost := [email for email in emails if email.id not in still_ours]:
+                log.warning("leases lost", extra={"action": "extend", "emails": len(lost)})
+                self.held.remove(lost)

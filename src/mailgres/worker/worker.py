@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from mailgres.errors import DatabaseUnreachable
+from mailgres.model import Outcome, Result
 from mailgres.worker.claimer import Claimer
 from mailgres.worker.finisher import UNREACHABLE, Finisher
 from mailgres.worker.inflight import InFlight
@@ -98,9 +100,7 @@ class Worker:
                 if self._claim():
                     if once:
                         break
-                elif not until_empty:
-                    self.claimer.rest(self.stopping)
-                elif self._nothing_left():
+                elif self._nothing_left() if until_empty else self._rest():
                     break
             while not self._is_over(deadline) and not self.held.wait_until_empty(0.2):
                 pass  # what was claimed is finished, unless somebody is in a hurry
@@ -132,9 +132,19 @@ class Worker:
             self._jobs.put(job)
         return bool(emails)
 
+    def _rest(self) -> bool:
+        """Wait until there may be work; that never ends by itself."""
+        self.claimer.rest(self.stopping)
+        return False
+
     def _nothing_left(self) -> bool:
         """Wait for what is in flight; it may come back to be claimed at once."""
-        return self.held.wait_until_empty(0.5) and not self._claim()
+        if self.claimer.gave_up:
+            raise DatabaseUnreachable("The database went away")
+        if self.claimer.in_trouble:
+            return self._rest()
+        empty = self.held.wait_until_empty(0.5) and not self._claim()
+        return empty and not self.claimer.in_trouble
 
     def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
         """Emails grouped as their providers take them."""
@@ -150,7 +160,7 @@ class Worker:
         """What each sender does: jobs, until there is a None."""
         while (emails := self._jobs.get()) is not None:
             try:
-                outcomes = self.sender.send(emails)
+                outcomes = self._send(emails)
             except UNREACHABLE as error:
                 # Whether begin got through or not, the call was not made.
                 log.warning("begin failed", extra={"action": "begin", "error": str(error)})
@@ -158,7 +168,20 @@ class Worker:
                 continue
             told = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
-            self.held.remove(email.id for email in emails if email.id not in told)
+            self.held.remove(email for email in emails if email.id not in told)
+
+    def _send(self, emails: list[Email]) -> list[Outcome]:
+        """Send a job. If our own code fails, each email is sent alone, to harm no other."""
+        try:
+            return self.sender.send(emails)
+        except UNREACHABLE:
+            raise
+        except Exception:
+            # Faults of the call itself are outcomes: here it was not made.
+            log.exception("emails not prepared", extra={"action": "send", "emails": len(emails)})
+            if len(emails) > 1:
+                return [outcome for email in emails for outcome in self._send([email])]
+            return [Outcome(emails[0], NOT_PREPARED)]
 
     def _shut_down(self) -> None:
         """Finish what is in flight for as long as the grace allows, give back the rest."""
@@ -191,4 +214,9 @@ class Worker:
                 log.warning("not given back", extra={"action": "give_back", "error": str(error)})
                 if not persist or self.stopping.wait(1.0):
                     break  # the end of their lease brings them back
-        self.held.remove(email.id for email in emails)
+        self.held.remove(emails)
+
+
+NOT_PREPARED = Result(
+    "transient", code="not_prepared", message="the email could not be prepared: see the log"
+)

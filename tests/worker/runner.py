@@ -1,0 +1,105 @@
+"""A worker with the double for a provider, as a process: `python -m worker.runner ORDER`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from mailgres.janitor import WorkerInfo
+from mailgres.janitor.scheduler import Scheduler
+from mailgres.model import Email, Outcome, Settled
+from mailgres.sender import Renderer, Sender
+from mailgres.store import QUERIES, Store
+from mailgres.worker import Worker
+from mailgres.worker.fleet import on_signals
+from worker.double import Double, Ledger, hang
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the process is to do; `stop_at` is a step of the pipeline where it hangs."""
+
+    url: str
+    ledger: str
+    name: str = "worker-1"
+    lease: float = 1.0
+    concurrency: int = 4
+    batch_size: int = 10
+    poll: float = 0.1
+    grace: float = 30.0
+    drain: bool = False
+    janitors: bool = False
+    stop_at: str | None = None
+    double: dict[str, Any] | None = None
+
+
+class StoppingStore(Store):
+    """A store that hangs at a step, after it has said so."""
+
+    ledger: Ledger
+    stop_at: str | None
+
+    def begin(self, emails: Iterable[Email]) -> set[UUID]:
+        self._point("begin")
+        return super().begin(emails)
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        self._point("finish")
+        if self.stop_at == "during finish":
+            document = json.dumps([outcome.as_json() for outcome in outcomes])
+            with self.pool.connection() as connection, connection.transaction():
+                connection.execute(QUERIES["finish"], {"outcomes": document})
+                self._point("during finish")
+        return super().finish(outcomes)
+
+    def _point(self, point: str) -> None:
+        if self.stop_at == point:
+            self.ledger.note(point)
+            hang()
+
+
+class StoppingRenderer(Renderer):
+    """Hangs when emails are claimed and nothing else has happened."""
+
+    stopping: StoppingStore
+
+    def render(self, emails: Sequence[Email]) -> Any:
+        self.stopping._point("claimed")
+        return super().render(emails)
+
+
+def main(order: Order) -> None:
+    ledger = Ledger(Path(order.ledger))
+    store = StoppingStore(order.url, worker=order.name)
+    store.ledger, store.stop_at = ledger, order.stop_at
+    double = Double(ledger, **(order.double or {}))
+    renderer = StoppingRenderer(store, "noreply@example.com")
+    renderer.stopping = store
+    worker = Worker(
+        store,
+        Sender(store, renderer, {double.name: double}),
+        lease=timedelta(seconds=order.lease),
+        concurrency=order.concurrency,
+        batch_size=order.batch_size,
+        poll=order.poll,
+        grace=order.grace,
+    )
+    on_signals(worker.stop)
+    scheduler = Scheduler(store.pool, WorkerInfo(order.name)) if order.janitors else None
+    with scheduler or nullcontext():
+        summary = worker.drain() if order.drain else worker.run()
+    store.close()
+    sys.stdout.write(json.dumps(summary.as_dict()) + "\n")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    main(Order(**json.loads(sys.argv[1])))

@@ -1,0 +1,95 @@
+"""Leases: kept while work takes long, and nothing is overwritten once one is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from mailgres.model import Message, Result
+from support.queue import RESEND
+from worker.bench import DEADLINE, Bench, until
+from worker.double import Double
+
+STEAL = """
+    UPDATE email_queue
+    SET lease_token = gen_random_uuid(), lease_worker = 'thief',
+        lease_until = now() + interval '1 hour'
+"""
+
+
+def test_a_slow_call_keeps_its_lease(bench: Bench) -> None:
+    """Three seconds on a lease of one: nobody else gets it, though all try."""
+    bench.use_double(idempotent=False)
+    emails = bench.fill(2, RESEND)
+    slow = {"idempotent": False, "delay": 3.0}
+    with bench.worker(name="slow", lease=1.0, double=slow) as worker:
+        until(lambda: len(bench.ledger.entries("inside")) == 2, "the calls are under way")
+        with bench.worker(name="eager", lease=1.0, double={"idempotent": False}) as eager:
+            bench.until_settled()
+            assert eager.stop()["claimed"] == 0
+        assert worker.stop()["sent"] == 2
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+
+
+def test_emails_that_wait_keep_theirs(bench: Bench) -> None:
+    """Not only the one in the call: also those that this worker holds for later."""
+    bench.use_double()
+    emails = bench.fill(6)
+    with bench.worker(concurrency=1, lease=1.0, double={"delay": 0.6}) as worker:
+        bench.until_settled()
+        assert worker.stop()["claimed"] == 6
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+
+
+@dataclass
+class Gate(Double):
+    """Calls wait until the test opens it."""
+
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        self.ledger.note("waiting", ids=[str(message.email.id) for message in messages])
+        assert self.opened.wait(DEADLINE)
+        return super().send(messages)
+
+
+def test_a_lost_lease(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The result comes too late: it is refused and logged, and the row stays as it is."""
+    bench.use_double()
+    email = bench.enqueue()
+    gate = Gate(bench.ledger)
+    with caplog.at_level(logging.WARNING), bench.running(gate) as worker:
+        until(lambda: bench.ledger.entries("waiting"), "the call is under way")
+        bench.run(STEAL)
+        stolen = bench.email(email)
+        gate.opened.set()
+        until(lambda: worker.finisher.counts["lost"], "the result is refused")
+        assert len(worker.held) == 0
+    assert bench.email(email) == stolen
+    (record,) = [one for one in caplog.records if "lease lost" in one.message]
+    assert (record.__dict__["id"], record.__dict__["sqlstate"]) == (str(email), "MG030")
+
+
+def test_lost_and_claimed_again(bench: Bench) -> None:
+    """A late result of the first lease does not let go of the second."""
+    bench.use_double()
+    email = bench.enqueue()
+    gate = Gate(bench.ledger)
+    with bench.running(gate, concurrency=2, lease=timedelta(seconds=30)) as worker:
+        until(lambda: bench.ledger.entries("waiting"), "the call is under way")
+        bench.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
+        until(lambda: bench.reap() or None, "its lease has ended")
+        until(lambda: len(bench.ledger.entries("waiting")) == 2, "it is claimed again")
+        assert len(worker.held) == 2
+        gate.opened.set()
+        until(lambda: bench.status_of(email) == "sent", "it is sent")
+        until(lambda: len(worker.held) == 0, "both are let go")
+    assert worker.finisher.counts == {"sent": 1, "lost": 1}
+    assert bench.ledger.accepted() == {str(email): 1}

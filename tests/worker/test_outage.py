@@ -1,0 +1,135 @@
+"""The database goes away and comes back: nothing is lost, nothing is sent twice.
+
+The provider takes no keys in these tests: whatever is sent twice, it has twice.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from mailgres import embedded, migrate
+from mailgres.errors import DatabaseUnreachable
+from support.queue import RESEND
+from worker.bench import Bench, until
+from worker.double import Double
+
+TERMINATE = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+class Plant(Bench):
+    """A bench on a server of its own, which can be switched off and on."""
+
+    def __init__(self, place: Path, directory: Path, migrations: Path) -> None:
+        self._place = place
+        self._users = ExitStack()
+        url = embedded.database(self._start(), "app")
+        migrate.upgrade(url, directory=migrations)
+        super().__init__(psycopg.connect(url, autocommit=True), url, directory)
+
+    def _start(self) -> str:
+        return self._users.enter_context(embedded.server(self._place))
+
+    def switch_on(self) -> None:
+        self._start()
+        self.conn = psycopg.connect(self.url, autocommit=True)
+
+    def switch_off(self) -> None:
+        """Let it shut down; every connection is cut."""
+        self.conn.close()
+        self._users.close()
+        until(lambda: not self.listens(), "the server is off")
+
+    def under_way(self) -> int:
+        return len(self.ledger.entries("inside")) - len(self.ledger.entries("left"))
+
+    def listens(self) -> bool:
+        address = urlsplit(self.url)
+        try:
+            socket.create_connection((address.hostname or "", address.port or 0), 1).close()
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture
+def plant(migrations: Path, tmp_path: Path) -> Iterator[Plant]:
+    with TemporaryDirectory(prefix="mailgres-tests-") as directory:
+        Path(directory).chmod(0o711)
+        plant = Plant(Path(directory), tmp_path, migrations)
+        yield plant
+        if plant.listens():
+            plant.switch_off()
+
+
+@pytest.mark.slow
+def test_switched_off_and_on(plant: Plant) -> None:
+    plant.use_double(idempotent=False)
+    emails = plant.fill(80, RESEND)
+    slow = {"idempotent": False, "delay": 0.5}
+    with plant.worker(lease=20.0, concurrency=8, double=slow) as worker:
+        until(lambda: plant.ledger.accepted().total() >= 16, "it works")
+        before = plant.ledger.accepted().total()
+        plant.switch_off()
+        # Calls that were under way end while the database is away; their outcomes wait in memory.
+        until(lambda: plant.under_way() == 0, "the calls have ended")
+        assert worker.alive()
+        known = plant.ledger.accepted()
+        assert known.total() > before
+        plant.switch_on()
+        written = "SELECT count(*) FROM email_queue WHERE status = 'sent' AND id = ANY(%s::uuid[])"
+        until(lambda: plant.value(written, list(known)) == len(known), "they are written")
+        plant.until_settled()
+        told = worker.stop()
+    assert plant.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert plant.statuses() == {"sent": 80}
+    assert told["lost"] == 0
+
+
+@pytest.mark.slow
+def test_a_run_of_cron_gives_up(plant: Plant) -> None:
+    """It tells of it, instead of calling the queue empty."""
+    plant.use_double()
+    plant.fill(1)
+    with plant.here(Double(plant.ledger)) as worker:
+        plant.switch_off()
+        with pytest.raises(DatabaseUnreachable):
+            worker.drain()
+    assert not plant.ledger.accepted()
+
+
+def test_connections_are_cut(bench: Bench) -> None:
+    """Every connection of the worker is killed, again and again."""
+    bench.use_double(idempotent=False)
+    emails = bench.fill(200, RESEND, tenants=3)
+    double = {"idempotent": False, "delay": 0.02}
+    cut = 0
+    with bench.worker(lease=2.0, double=double) as worker:
+        for n in range(1, 6):
+            until(lambda: bench.ledger.accepted().total() >= 25 * n, "it works")  # noqa: B023
+            cut += len(bench.rows(TERMINATE))
+        bench.until_settled()
+        worker.stop()
+    assert cut >= 5
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert bench.statuses() == {"sent": 200}
+
+
+def test_cut_while_it_sleeps(bench: Bench) -> None:
+    """It connects again and listens again, without waiting for the next poll."""
+    bench.use_double()
+    with bench.worker(poll=60.0):
+        until(lambda: bench.value("SELECT count(*) FROM mailgres.sleepers") == 1, "it sleeps")
+        assert bench.rows(TERMINATE)
+        bench.enqueue()
+        until(bench.ledger.accepted, "it is sent", 20)

@@ -1,0 +1,321 @@
+"""The parts of the worker by themselves, where a database would add nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg_pool import PoolTimeout
+
+from mailgres.errors import DatabaseUnreachable
+from mailgres.model import Email, Outcome, Result, Settled
+from mailgres.store import Store
+from mailgres.worker.claimer import Claimer
+from mailgres.worker.finisher import Finisher
+from mailgres.worker.inflight import InFlight
+from mailgres.worker.keeper import Keeper
+from worker.bench import DEADLINE, until
+
+
+def an_email(**fields: Any) -> Email:
+    nothing: dict[str, Any] = dict.fromkeys(Email.__dataclass_fields__)
+    given = {"id": uuid4(), "lease_token": uuid4(), "generation": 0, **fields}
+    return Email(**{**nothing, **given})
+
+
+def sent(email: Email) -> Outcome:
+    return Outcome(email, Result("sent", "message"))
+
+
+class TestInFlight:
+    def test_room(self) -> None:
+        held = InFlight(3)
+        assert held.wait_for_room(0) == 3
+        emails = [an_email() for _ in range(3)]
+        held.add(emails)
+        assert held.wait_for_room(0) == 0
+        held.remove(emails[:2])
+        assert held.wait_for_room(0) == 2
+        assert held.all() == emails[2:]
+
+    def test_never_less_than_no_room(self) -> None:
+        held = InFlight(1)
+        held.add([an_email(), an_email()])
+        assert held.wait_for_room(0) == 0
+
+    @pytest.mark.parametrize(
+        "wait", [lambda held: held.wait_for_room(DEADLINE), lambda h: h.wait_until_empty(DEADLINE)]
+    )
+    def test_who_waits_is_told(self, wait: Callable[[InFlight], Any]) -> None:
+        held, email, got = InFlight(1), an_email(), []
+        held.add([email])
+        waiting = threading.Thread(target=lambda: got.append(wait(held)))
+        waiting.start()
+        held.remove([email])
+        waiting.join(DEADLINE)
+        assert got == [1]
+
+    def test_age(self) -> None:
+        now = 100.0
+        held = InFlight(9, clock=lambda: now)
+        old, young = an_email(), an_email()
+        held.add([old])
+        now = 105.0
+        held.add([young])
+        now = 110.0
+        assert held.older_than(10) == [old]
+        assert held.older_than(5) == [old, young]
+        held.extended([old, an_email()])
+        assert held.older_than(5) == [young]
+        assert len(held) == 2
+
+    def test_another_lease_is_another_hold(self) -> None:
+        held, first = InFlight(9), an_email()
+        second = an_email(id=first.id)
+        held.add([first])
+        held.add([second])
+        held.remove([first])
+        assert held.all() == [second]
+
+    def test_removed_twice(self) -> None:
+        held, email = InFlight(1), an_email()
+        held.add([email])
+        held.remove([email])
+        held.remove([email])
+        assert held.wait_until_empty(0)
+
+
+@dataclass
+class FakeStore:
+    """Takes what is written, after failing as often as it is told."""
+
+    faults: list[Exception] = field(default_factory=list)
+    refused: set[UUID] = field(default_factory=set)
+    batches: list[list[Outcome]] = field(default_factory=list)
+    extensions: list[list[Email]] = field(default_factory=list)
+    lost: set[UUID] = field(default_factory=set)
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        if self.faults:
+            raise self.faults.pop(0)
+        if any(outcome.result.provider_message_id == "bad" for outcome in outcomes):
+            raise psycopg.DataError("not understood")
+        self.batches.append(list(outcomes))
+        return [
+            Settled(one.email.id, None, None, None, None, "MG030")
+            if one.email.id in self.refused
+            else Settled(one.email.id, "sent", 0, None, None, None)
+            for one in outcomes
+        ]
+
+    def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[UUID]:
+        if self.faults:
+            raise self.faults.pop(0)
+        self.extensions.append(list(emails))
+        return {email.id for email in self.extensions[-1]} - self.lost
+
+
+def finisher(store: FakeStore, held: InFlight, **options: Any) -> Finisher:
+    made = Finisher(cast("Store", store), held, **options)
+    made.start()
+    return made
+
+
+class TestFinisher:
+    def test_gathers(self) -> None:
+        """What comes within its time is written at once; when enough has come, sooner."""
+        store, held = FakeStore(), InFlight(99)
+        emails = [an_email() for _ in range(5)]
+        held.add(emails)
+        writes = finisher(store, held, linger=DEADLINE, most=5)
+        for email in emails:
+            writes.put([sent(email)])
+        assert held.wait_until_empty(DEADLINE)
+        assert [len(batch) for batch in store.batches] == [5]
+        assert writes.close(DEADLINE)
+        assert writes.counts == {"sent": 5}
+
+    def test_flushes_at_the_end(self) -> None:
+        store, held = FakeStore(), InFlight(99)
+        writes = finisher(store, held, linger=DEADLINE, most=2)
+        writes.put([sent(an_email()) for _ in range(5)])
+        assert writes.close(DEADLINE)
+        assert [len(batch) for batch in store.batches] == [2, 2, 1]
+
+    def test_waits_for_the_database(self) -> None:
+        """The outcomes are kept, and count as held, until they are written."""
+        away: list[Exception] = [psycopg.OperationalError("away"), PoolTimeout("none")]
+        store, held = FakeStore([*away, psycopg.errors.QueryCanceled("slow")]), InFlight(99)
+        email = an_email()
+        held.add([email])
+        writes = finisher(store, held)
+        writes.put([sent(email)])
+        assert held.wait_until_empty(DEADLINE)
+        assert not store.faults
+        assert store.batches == [[sent(email)]]
+        assert writes.close(DEADLINE)
+
+    def test_does_not_wait_for_ever_at_the_end(self) -> None:
+        store, held = FakeStore([psycopg.OperationalError("away")] * 50), InFlight(99)
+        writes = finisher(store, held)
+        writes.put([sent(an_email())])
+        assert not writes.close(0.2)
+        store.faults.clear()
+        writes.join(DEADLINE)
+        assert writes.counts == {"sent": 1}
+
+    def test_refused(self) -> None:
+        email, other = an_email(), an_email()
+        store, held = FakeStore(refused={email.id}), InFlight(99)
+        held.add([email, other])
+        writes = finisher(store, held)
+        writes.put([sent(email), sent(other)])
+        assert held.wait_until_empty(DEADLINE)
+        assert writes.close(DEADLINE)
+        assert writes.counts == {"lost": 1, "sent": 1}
+
+    def test_one_that_cannot_be_written(self) -> None:
+        """It is written in plain words, and the others as they are."""
+        store, held = FakeStore(), InFlight(99)
+        emails = [an_email() for _ in range(3)]
+        held.add(emails)
+        writes = finisher(store, held)
+        bad = Outcome(emails[1], Result("sent", "bad"))
+        writes.put([sent(emails[0]), bad, sent(emails[2])])
+        assert writes.close(DEADLINE)
+        assert held.wait_until_empty(0)
+        written = [outcome for batch in store.batches for outcome in batch]
+        plain = Outcome(emails[1], Result("sent", emails[1].key))
+        assert written == [sent(emails[0]), plain, sent(emails[2])]
+
+    def test_one_that_can_never_be_written(self) -> None:
+        store, held = FakeStore([psycopg.DataError("no")] * 2), InFlight(99)
+        email, next_one = an_email(), an_email()
+        held.add([email, next_one])
+        writes = finisher(store, held)
+        writes.put([sent(email)])
+        until(lambda: held.all() == [next_one], "it is let go")
+        writes.put([sent(next_one)])
+        assert held.wait_until_empty(DEADLINE)
+        assert writes.close(DEADLINE)
+
+
+class TestKeeper:
+    def test_lengthens_what_is_a_third_old(self) -> None:
+        now = 0.0
+        store, held = FakeStore(), InFlight(9, clock=lambda: now)
+        old, young = an_email(), an_email()
+        held.add([old])
+        now = 0.1
+        held.add([young])
+        now = 0.11
+        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.3))
+        keeper.start()
+        until(lambda: store.extensions, "it lengthens")
+        keeper.close()
+        assert store.extensions == [[old]]
+
+    def test_lost_ones_are_let_go(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Said once, not at every look."""
+        email, lost = an_email(), an_email()
+        store, held = FakeStore(lost={lost.id}), InFlight(9)
+        held.add([email, lost])
+        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.1))
+        keeper.start()
+        until(lambda: len(store.extensions) >= 3, "it goes on")
+        keeper.close()
+        assert held.all() == [email]
+        assert [record.message for record in caplog.records] == ["leases lost"]
+
+    def test_goes_on_after_an_outage(self) -> None:
+        store, held = (
+            FakeStore([psycopg.OperationalError("away"), PoolTimeout("none")]),
+            InFlight(9),
+        )
+        held.add([an_email()])
+        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.1))
+        keeper.start()
+        until(lambda: store.extensions, "it lengthens again")
+        keeper.close()
+        assert not keeper.is_alive()
+
+
+class IdleStore:
+    """An empty queue, in which an email may be due later."""
+
+    pooled = True
+
+    def __init__(self, until_due: timedelta | None = None) -> None:
+        self.until_due = until_due
+        self.away = False
+
+    def connect(self) -> Any:
+        if self.away:
+            raise DatabaseUnreachable
+        return self
+
+    def claim(self, *_: Any) -> list[Email]:
+        return []
+
+    def sleep(self, *_: Any) -> timedelta | None:
+        return self.until_due
+
+    def rise(self, *_: Any) -> None:
+        """Nobody is registered."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Waits(threading.Event):
+    """Notes for how long somebody would wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout or 0.0)
+        return False
+
+
+def rests(store: IdleStore, poll: float, times: int) -> list[float]:
+    """How long a claimer that finds nothing waits each time."""
+    claimer = Claimer(cast("Store", store), ["capture"], timedelta(seconds=60), poll)
+    waits = Waits()
+    for _ in range(times):
+        assert claimer.claim(10) == []
+        claimer.rest(waits)
+    assert claimer.gave_up == store.away
+    return waits.seconds
+
+
+class TestClaimer:
+    def test_looks_again_before_it_sleeps_deeply(self) -> None:
+        *glances, deep, deeper = rests(IdleStore(), 1.0, 6)
+        assert glances == [0.0, 0.005, 0.025, 0.1]
+        assert 0.8 <= deep <= 1.2
+        assert 0.8 <= deeper <= 1.2
+        assert deep != deeper
+
+    def test_does_not_outsleep_its_registration(self) -> None:
+        """However rarely it polls: who is not registered is not woken."""
+        assert rests(IdleStore(), 1000.0, 5)[-1] <= 30
+
+    def test_wakes_when_an_email_is_due(self) -> None:
+        assert rests(IdleStore(timedelta(seconds=7)), 20.0, 5)[-1] == 7
+        assert rests(IdleStore(timedelta(seconds=-7)), 20.0, 5)[-1] == 0
+
+    def test_waits_longer_and_longer_for_a_database(self) -> None:
+        store = IdleStore()
+        store.away = True
+        waited = rests(store, 1.0, 8)
+        assert waited[0] < 0.3
+        assert waited[1] < waited[3] < waited[5]
+        assert max(waited) <= 6

@@ -1,0 +1,117 @@
+"""A worker killed at any step: the next one finishes the job.
+
+What counts is what the provider really accepted. With idempotency keys that is every email exactly
+once. Without, none is missing, and twice only where a call that had begun was interrupted and the
+template says `resend`; with `hold` a person decides.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.queue import HOLD, RESEND
+from worker.bench import Bench, until
+
+EMAILS = 12
+STEPS = ("claimed", "begin", "inside", "left", "finish", "during finish")
+"""Where it is killed: emails claimed; about to begin; in the call; accepted, but the answer not
+read; answer known, but not written; written, but not committed."""
+
+
+def kill_at(bench: Bench, step: str, *, idempotent: bool, template: str) -> set[str]:
+    """Let a worker work until it is at a step, and kill it; the ids of all emails."""
+    bench.use_double(idempotent=idempotent)
+    emails = bench.fill(EMAILS, template)
+    at_provider = step in ("inside", "left")
+    double = {"idempotent": idempotent, "hang": step if at_provider else None}
+    stop_at = None if at_provider else step
+    with bench.worker(name="the victim", stop_at=stop_at, double=double) as victim:
+        until(lambda: bench.ledger.entries(step), f"it is at {step}")
+        victim.kill()
+    return emails
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "begin"])
+@pytest.mark.parametrize("letter", [HOLD, RESEND])
+def test_with_keys(bench: Bench, step: str, letter: str) -> None:
+    emails = kill_at(bench, step, idempotent=True, template=letter)
+    assert bench.statuses().get("sending", 0) > 0
+    bench.work_off()
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert bench.statuses() == {"sent": EMAILS}
+    assert bench.value("SELECT max(retries) FROM email_queue") == 0
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_without_keys_resend(bench: Bench, step: str) -> None:
+    emails = kill_at(bench, step, idempotent=False, template=RESEND)
+    begun = {str(row.id) for row in bench.rows(BEGUN)}
+    before = bench.ledger.accepted()
+    bench.work_off(double={"idempotent": False})
+
+    accepted = bench.ledger.accepted()
+    assert set(accepted) == emails
+    twice = {email for email, count in accepted.items() if count == 2}
+    assert max(accepted.values()) <= 2
+    assert twice == begun & set(before)
+    assert bool(twice) == (step in ("left", "finish", "during finish"))
+    assert bench.statuses() == {"sent": EMAILS}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_without_keys_hold(bench: Bench, step: str) -> None:
+    emails = kill_at(bench, step, idempotent=False, template=HOLD)
+    begun = {str(row.id) for row in bench.rows(BEGUN)}
+    bench.work_off(double={"idempotent": False})
+
+    accepted = bench.ledger.accepted()
+    assert set(accepted.values()) <= {1}
+    dead = {
+        str(row.id)
+        for row in bench.rows("SELECT id FROM email_queue WHERE dead_reason = 'uncertain'")
+    }
+    assert dead == begun
+    assert bool(dead) == (step not in ("claimed", "begin"))
+    assert emails - set(accepted) <= dead
+    sent = bench.rows("SELECT id FROM email_queue WHERE status = 'sent'")
+    assert {str(row.id) for row in sent} == emails - dead
+
+
+BEGUN = "SELECT id FROM email_queue WHERE begun_at IS NOT NULL"
+
+
+def test_killed_again_and_again(bench: Bench) -> None:
+    """Killed at whatever step it is at, several times over."""
+    bench.use_double(batch_size=3)
+    emails = bench.fill(150, RESEND, tenants=5)
+    double = {"batch_size": 3, "delay": 0.02}
+    for number in range(4):
+        before = bench.ledger.accepted().total()
+        with bench.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: bench.ledger.accepted().total() >= before + 15, "it works")  # noqa: B023
+            victim.kill()
+    assert "sending" in bench.statuses()
+    bench.work_off(double=double)
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert bench.statuses() == {"sent": 150}
+
+
+def test_an_email_that_kills(bench: Bench) -> None:
+    """One that takes its worker down every time is taken out, and the others get through."""
+    bench.use_double()
+    bench.run("UPDATE mailgres.settings SET max_lease_losses = 2")
+    emails = bench.fill(3)
+    poison = bench.enqueue(recipient_email="poison@example.com")
+    double = {"hang": "inside", "hang_on": "poison@example.com"}
+    for number in (1, 2):
+        with bench.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: len(hung(bench, str(poison))) == number, "it is hit")  # noqa: B023
+            until(lambda: bench.statuses().get("sent") == 3, "the others are sent")
+            victim.kill()
+        until(lambda: bench.reap() or None, "its lease ends")
+    assert (bench.email(poison).status, bench.email(poison).dead_reason) == ("failed", "crashed")
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+
+
+def hung(bench: Bench, poison: str) -> list[object]:
+    return [entry for entry in bench.ledger.entries("inside") if poison in entry["ids"]]
