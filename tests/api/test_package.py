@@ -14,11 +14,13 @@ PUBLIC = [
     "Attachment",
     "Email",
     "EmailOptions",
+    "Worker",
     "__version__",
     "cancel",
     "enqueue",
     "enqueue_many",
     "errors",
+    "open_worker",
     "reschedule",
     "retry",
 ]

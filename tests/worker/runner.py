@@ -35,6 +35,7 @@ class Order:
     batch_size: int = 10
     poll: float = 0.1
     grace: float = 30.0
+    pool_timeout: float = 30.0
     drain: bool = False
     janitors: bool = False
     stop_at: str | None = None
@@ -80,6 +81,7 @@ def main(order: Order) -> None:
     ledger = Ledger(Path(order.ledger))
     store = StoppingStore(order.url, worker=order.name)
     store.ledger, store.stop_at = ledger, order.stop_at
+    store.pool.timeout = order.pool_timeout
     double = Double(ledger, **(order.double or {}))
     renderer = StoppingRenderer(store, "noreply@example.com")
     renderer.stopping = store

@@ -77,12 +77,13 @@ def test_switched_off_and_on(plant: Plant) -> None:
     plant.use_double(idempotent=False)
     emails = plant.fill(80, RESEND)
     slow = {"idempotent": False, "delay": 0.5}
-    with plant.worker(lease=20.0, concurrency=8, double=slow) as worker:
+    with plant.worker(lease=20.0, concurrency=8, pool_timeout=0.5, double=slow) as worker:
         until(lambda: plant.ledger.accepted().total() >= 16, "it works")
         before = plant.ledger.accepted().total()
         plant.switch_off()
         # Calls that were under way end while the database is away; their outcomes wait in memory.
         until(lambda: plant.under_way() == 0, "the calls have ended")
+        until(lambda: "outcomes wait for the database" in worker.log, "outcomes wait")
         assert worker.alive()
         known = plant.ledger.accepted()
         assert known.total() > before

@@ -7,6 +7,7 @@ import click
 from mailgres import __version__
 from mailgres.cli.config import config
 from mailgres.cli.demo import demo
+from mailgres.cli.dev import dev
 from mailgres.cli.errors import FriendlyGroup
 from mailgres.cli.janitor import janitor
 from mailgres.cli.migrate import migrate
@@ -24,6 +25,7 @@ def main() -> None:
 
 main.add_command(config)
 main.add_command(demo)
+main.add_command(dev)
 main.add_command(janitor)
 main.add_command(migrate)
 main.add_command(templates)
