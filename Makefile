@@ -59,7 +59,7 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/settings_page.py
 
 bench: $(READY) ## Run all benchmarks (minutes) and keep their results
-	@for name in enqueue claim storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in enqueue claim drain storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new
