@@ -31,49 +31,44 @@ DECLARE
     v_id      constant uuid := mailgres.uuid_v7();
     v_starts  constant timestamptz := greatest(p_scheduled_for, mailgres.now());
     v_request mailgres.request;
-    v         record;
+    v_fault   text;
 BEGIN
-    SELECT t.priority, t.route, policy.name AS policy, policy.max_retries,
-           v_starts + coalesce(t.expires_after, s.expires_after) AS expires_at,
-           mailgres.fault_of(ROW(
-               p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
-               p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
-               p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
-               p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments)::mailgres.request, t) AS fault
-    INTO v
+    INSERT INTO public.email_queue
+        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+         retry_policy, retry_delay, max_retry_delay,
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
+    SELECT v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
+           coalesce(p_max_retries, policy.max_retries), v_starts, v_starts <= mailgres.now(),
+           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(p_route, t.route, 'default'),
+           p_scheduled_for,
+           coalesce(p_expires_at, v_starts + coalesce(t.expires_after, s.expires_after)),
+           p_idempotency_key, p_correlation_id, policy.name, p_retry_delay, p_max_retry_delay,
+           p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
+           p_attachments IS NOT NULL
     FROM mailgres.settings s
     LEFT JOIN public.email_templates t ON t.template_type = p_template_type
     LEFT JOIN mailgres.retry_policies policy
-        ON policy.name = coalesce(p_retry_policy, t.retry_policy, s.retry_policy);
-
-    IF v.fault IS NULL THEN
-        INSERT INTO public.email_queue
-            (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
-             tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
-             retry_policy, retry_delay, max_retry_delay,
-             from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
-        VALUES
-            (v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
-             coalesce(p_max_retries, v.max_retries), v_starts, v_starts <= mailgres.now(),
-             p_tenant_id, coalesce(p_priority, v.priority, 5), coalesce(p_route, v.route, 'default'),
-             p_scheduled_for, coalesce(p_expires_at, v.expires_at), p_idempotency_key, p_correlation_id,
-             v.policy, p_retry_delay, p_max_retry_delay,
-             p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
-             p_attachments IS NOT NULL)
-        ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
-        IF FOUND AND p_attachments IS NULL THEN
-            RETURN v_id;
-        END IF;
+        ON policy.name = coalesce(p_retry_policy, t.retry_policy, s.retry_policy)
+    WHERE mailgres.fault_of(ROW(
+        p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
+        p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
+        p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments)::mailgres.request, t) IS NULL
+    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    IF FOUND AND p_attachments IS NULL THEN
+        RETURN v_id;
     END IF;
 
-    -- refused, a key used before, or attachments
+    -- attachments, a fault, or a key that was used before
     v_request := ROW(
         p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
         p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
         p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
         p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments);
-    IF v.fault IS NOT NULL THEN
-        PERFORM mailgres.refuse_request(v.fault, v_request, NULL);
+    SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
+    IF v_fault IS NOT NULL THEN
+        PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
     END IF;
     PERFORM mailgres.attach(ARRAY[v_request], ARRAY[v_id]);
     RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id]))[1];

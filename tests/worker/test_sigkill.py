@@ -16,6 +16,10 @@ EMAILS = 12
 STEPS = ("claimed", "begin", "inside", "left", "finish", "during finish")
 """Where it is killed: emails claimed; about to begin; in the call; accepted, but the answer not
 read; answer known, but not written; written, but not committed."""
+OTHERS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 def kill_at(bench: Bench, step: str, *, idempotent: bool, template: str) -> set[str]:
@@ -28,6 +32,8 @@ def kill_at(bench: Bench, step: str, *, idempotent: bool, template: str) -> set[
     with bench.worker(name="the victim", stop_at=stop_at, double=double) as victim:
         until(lambda: bench.ledger.entries(step), f"it is at {step}")
         victim.kill()
+    # What it had asked of the database before it died may still be done.
+    until(lambda: bench.value(OTHERS) == 0, "its connections have ended")
     return emails
 
 
