@@ -7,15 +7,22 @@ CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    -- what this transaction has looked for already: emails due now (and with them all
-    -- others), or due at some later time
-    v_looked text := current_setting('mailgres.looked', true);
+    v_looked text;
 BEGIN
-    IF v_looked = 'now' OR (NOT NEW.ready AND v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at) THEN
+    -- Once per transaction is enough: an email that is due now stands for all others,
+    -- one that is due later for those after it.
+    IF current_setting('mailgres.looked', true) = 'now' THEN
         RETURN NULL;
+    ELSIF NEW.ready THEN
+        v_looked := set_config('mailgres.looked', 'now', true);
+    ELSE
+        v_looked := current_setting('mailgres.looked', true);
+        IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+            RETURN NULL;
+        END IF;
+        v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
     END IF;
-    v_looked := set_config(
-        'mailgres.looked', CASE WHEN NEW.ready THEN 'now' ELSE NEW.next_retry_at::text END, true);
+
     -- A transaction of a stricter level sees the sleepers of its beginning only, so it
     -- cannot know, and notifies.
     IF EXISTS (
