@@ -33,7 +33,7 @@ def queue(shared_connection: psycopg.Connection) -> Iterator[Queue]:
 
 @pytest.fixture
 def clock(queue: Queue) -> Clock:
-    """The clock of that queue, stopped at the present second."""
+    """The clock of that queue, stopped at the next whole second."""
     return Clock(queue.conn)
 
 

@@ -33,7 +33,8 @@ class Clock:
 
     def __init__(self, conn: psycopg.Connection, now: datetime | None = None) -> None:
         self._conn = conn
-        self.set(now or datetime.now(UTC).replace(microsecond=0))
+        # The next whole second: never before the server started, which reap asks about.
+        self.set(now or datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1))
 
     def set(self, now: datetime) -> None:
         """Let it be this time."""
