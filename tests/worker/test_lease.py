@@ -71,7 +71,7 @@ def test_a_lost_lease(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         stolen = bench.email(email)
         gate.opened.set()
         until(lambda: worker.finisher.counts["lost"], "the result is refused")
-        assert len(worker.held) == 0
+        until(lambda: len(worker.held) == 0, "it is let go")
     assert bench.email(email) == stolen
     (record,) = [one for one in caplog.records if "lease lost" in one.message]
     assert (record.__dict__["id"], record.__dict__["sqlstate"]) == (str(email), "MG030")
@@ -85,7 +85,7 @@ def test_lost_and_claimed_again(bench: Bench) -> None:
     with bench.running(gate, concurrency=2, lease=timedelta(seconds=30)) as worker:
         until(lambda: bench.ledger.entries("waiting"), "the call is under way")
         bench.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
-        until(lambda: bench.reap() or None, "its lease has ended")
+        bench.reap()  # unless a claim of the worker was faster
         until(lambda: len(bench.ledger.entries("waiting")) == 2, "it is claimed again")
         assert len(worker.held) == 2
         gate.opened.set()
