@@ -76,7 +76,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a provider said to one message. A text in `detail` is stored for operators only."""
+    """What a provider said to one message. A text in `detail` is stored for operators only.
+
+    `account`: the fault is one of the whole account, not of this message.
+    `pinned`: an earlier call may have arrived, so only this provider may try again.
+    `suppress`: the address does not exist and must not be written to again.
+    `retry_at`: when the provider said to come back.
+    """
 
     verdict: Verdict
     provider_message_id: str | None = None
@@ -84,6 +90,9 @@ class Result:
     message: str | None = None
     detail: str | None = None
     retry_at: datetime | None = None
+    account: bool = False
+    pinned: bool = False
+    suppress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,9 @@ class Outcome:
                 "message": result.message,
                 "detail": result.detail,
                 "retry_at": result.retry_at.isoformat() if result.retry_at else None,
+                "account": result.account,
+                "pinned": result.pinned,
+                "suppress": result.suppress,
             }
         return told
 

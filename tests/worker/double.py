@@ -88,6 +88,11 @@ class Double:
         self._point("left", messages)
         return results
 
+    def limits(self) -> None: ...
+
+    def check(self) -> Result:
+        return Result("sent")
+
     def close(self) -> None:
         """Nothing to let go of."""
 

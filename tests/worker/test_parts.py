@@ -269,6 +269,11 @@ class IdleStore:
     def rise(self, *_: Any) -> None:
         """Nobody is registered."""
 
+    def limits(self) -> None: ...
+
+    def check(self) -> Result:
+        return Result("sent")
+
     def close(self) -> None:
         """Nothing is open."""
 

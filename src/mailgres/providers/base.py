@@ -23,6 +23,20 @@ class Capabilities:
     attachments: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider said of its own limits; None where it said nothing.
+
+    `calls_per_second`: how many calls it takes. `daily`, `monthly`: how many emails.
+    `sent_today`: how many emails of the daily limit it counts as used.
+    """
+
+    calls_per_second: float | None = None
+    daily: int | None = None
+    monthly: int | None = None
+    sent_today: int | None = None
+
+
 class Provider(Protocol):
     """Sends messages. Threads call it at the same time."""
 
@@ -47,6 +61,14 @@ class Provider(Protocol):
         A fault of the call is a result, not an exception. An exception is a bug; the worker then
         takes the outcome for unknown.
         """
+        ...
+
+    def limits(self) -> Limits | None:
+        """What it has said of its limits by now: read after calls, kept for all workers."""
+        ...
+
+    def check(self) -> Result:
+        """Try the credentials without sending anything: `sent` if they are good."""
         ...
 
     def close(self) -> None:

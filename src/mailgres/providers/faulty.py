@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mailgres.model import Message
-    from mailgres.providers.base import Capabilities, Provider
+    from mailgres.providers.base import Capabilities, Limits, Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,14 @@ class FaultyProvider:
             if fault.verdict == "sent":
                 return results
         return [Result(fault.verdict, code=fault.code, message=fault.message) for _ in messages]
+
+    def limits(self) -> Limits | None:
+        """The limits of the provider it stands for."""
+        return self.inner.limits()
+
+    def check(self) -> Result:
+        """Ask the provider it stands for."""
+        return self.inner.check()
 
     def close(self) -> None:
         """Close the provider it stands for."""

@@ -26,5 +26,12 @@ class NullProvider:
         """Accept all of them."""
         return [Result("sent", message.email.key) for message in messages]
 
+    def limits(self) -> None:
+        """It has none."""
+
+    def check(self) -> Result:
+        """There is nothing that could be wrong."""
+        return Result("sent")
+
     def close(self) -> None:
         """Nothing to let go of."""
