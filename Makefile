@@ -14,7 +14,7 @@ JOBS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all-postgres freeze docs bench requirements clean
+.PHONY: help venv demo lint format test test-all-postgres freeze docs bench peers requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +58,15 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/settings_page.py
 
-bench: $(READY) ## Run all benchmarks (minutes) and keep their results
-	@for name in enqueue claim drain storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks compare with
+
+.venv-peers/.ready: requirements/peers.txt
+	python3 -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --requirement $<
+	@touch $@
+
+bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
+	@for name in enqueue claim drain worker storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new

@@ -1,39 +1,41 @@
-"""Draining the queue against the loop that projects write by hand.
+"""Draining the queue against the loop that projects write by hand, and against peers.
 
     python -m benchmarks.drain [--trial]
 
 Ours: one worker process, the provider `null`, a real template rendered, logs and rollups written,
 claims of 500. The loop: claim 10 rows with SKIP LOCKED, then one UPDATE and one commit for each; it
-renders nothing and logs nothing. Both drain the same number of rows, in turn.
+renders nothing and logs nothing. The peers are in `peers/`, in an environment of their own that
+`make peers` makes. All drain the same number, on the same server, in turn.
 """
 
 from __future__ import annotations
 
-import json
-import resource
+import os
+import statistics
+import subprocess
 import sys
-import time
-from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness
+from benchmarks.draining import BATCH, FROM, LEASE, drain, drainers, fill, open_store
+from mailgres import embedded
+from mailgres.model import Message, Outcome
 from mailgres.providers.null import NullProvider
-from mailgres.sender import Renderer, Sender
-from mailgres.store import Store
-from mailgres.worker import Worker
+from mailgres.sender import Renderer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import psycopg
-
-    from mailgres.providers import Provider
 
 LOOP_TABLE = """
     CREATE TABLE loop_queue (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         recipient text, payload jsonb, status text NOT NULL DEFAULT 'pending');
     CREATE INDEX ON loop_queue (id) WHERE status = 'pending';
+"""
+LOOP_FILL = """
+    INSERT INTO loop_queue (recipient, payload)
+    SELECT 'user' || i || '@example.com', '{"name": "Ana"}' FROM generate_series(1, %s) i
 """
 LOOP_CLAIM = """
     UPDATE loop_queue SET status = 'sending'
@@ -42,86 +44,126 @@ LOOP_CLAIM = """
         FOR UPDATE SKIP LOCKED))
     RETURNING id
 """
-BATCH = 500
+HERE = Path(__file__).parent
+PEERS_PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
+PEERS = {"post_office_in_memory": 1.5, "procrastinate_noop": 12}
+"""The peers' scripts, and how many times their rate is the goal."""
+EMAILS = 20_000
+ROUNDS = 3
+EMAILS_FOR_MEMORY = 100_000
 
 
-def fill(conn: psycopg.Connection, count: int) -> None:
-    """Enqueue the same emails for both."""
-    emails = [
-        {
-            "template_type": "welcome_user",
-            "recipient_email": f"user{number}@example.com",
-            "payload": {"name": "Ana", "product": "Acme", "url": "https://app.example.com"},
-        }
-        for number in range(1000)
-    ]
-    for _ in range(count // 1000):
-        conn.execute("SELECT count(*) FROM enqueue_emails(%s)", (json.dumps(emails),))
-    conn.execute(
-        "INSERT INTO loop_queue (recipient, payload)"
-        " SELECT 'user' || i || '@example.com', '{\"name\": \"Ana\"}'"
-        " FROM generate_series(1, %s) i",
-        (count,),
+def loop(conn: psycopg.Connection, count: int) -> float:
+    """The loop: returns the seconds it took."""
+    conn.execute(LOOP_FILL, (count,))
+
+    def work() -> None:
+        while rows := conn.execute(LOOP_CLAIM).fetchall():
+            for row in rows:
+                conn.execute("UPDATE loop_queue SET status = 'sent' WHERE id = %s", row)
+
+    return harness.timed(work)
+
+
+def peer(name: str, url: str, count: int) -> float:
+    """A peer, in a process of its own: returns the seconds it took."""
+    done = subprocess.run(
+        [PEERS_PYTHON, HERE / "peers" / f"{name}.py", str(count)],
+        env={**os.environ, "DATABASE_URL": url},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    return float(done.stdout)
 
 
-def loop(conn: psycopg.Connection) -> int:
-    """The loop: returns how many it did."""
-    done = 0
-    while rows := conn.execute(LOOP_CLAIM).fetchall():
-        for row in rows:
-            conn.execute("UPDATE loop_queue SET status = 'sent' WHERE id = %s", row)
-        done += len(rows)
-    return done
-
-
-def worker(store: Store) -> int:
-    """Our worker: returns how many it sent."""
-    providers: dict[str, Provider] = {"null": NullProvider(batch_size=BATCH)}
-    sender = Sender(store, Renderer(store, "Acme <hello@acme.example.com>"), providers)
-    run = Worker(store, sender, lease=timedelta(minutes=1), concurrency=2, batch_size=BATCH)
-    return run.drain().sent
-
-
-def compare(url: str, conn: psycopg.Connection, rounds: int, count: int) -> dict[str, Any]:
-    """Drain by turns."""
-    store = Store(url, worker="bench")
-    store.use_providers([{"name": "null", "kind": "null", "idempotent": True, "batch_size": BATCH}])
-    ours: list[float] = []
-    theirs: list[float] = []
-    drains: list[tuple[list[float], Callable[[], int]]] = [
-        (ours, lambda: worker(store)),
-        (theirs, lambda: loop(conn)),
-    ]
-    try:
+def compare(
+    server: str, url: str, conn: psycopg.Connection, rounds: int, count: int
+) -> dict[str, Any]:
+    """Drain by turns; the figures are medians of the rounds."""
+    peers = {name: embedded.database(server, name) for name in PEERS if PEERS_PYTHON.exists()}
+    times: dict[str, list[float]] = {}
+    cpu: list[float] = []
+    with drainers(url, 2) as workers:
         for _ in range(rounds):
             fill(conn, count)
-            for seen, drain in drains:
-                start = time.perf_counter()
-                if drain() != count:
-                    sys.exit("not everything was drained")
-                seen.append(time.perf_counter() - start)
-    finally:
-        store.close()
+            seconds, told = drain(workers[:1], count)
+            times.setdefault("mailgres", []).append(seconds)
+            cpu.append(told[0]["cpu_seconds"] / count)
+            fill(conn, count)
+            times.setdefault("mailgres_two_processes", []).append(drain(workers, count)[0])
+            times.setdefault("loop", []).append(loop(conn, count))
+            for name, its_url in peers.items():
+                times.setdefault(name, []).append(peer(name, its_url, count))
+    median = {name: statistics.median(seen) for name, seen in times.items()}
+    goals = {"loop": 3, **PEERS}
     return {
-        "emails_each": rounds * count,
-        "mailgres_per_s": round(rounds * count / sum(ours)),
-        "loop_per_s": round(rounds * count / sum(theirs)),
-        "ratio": round(sum(theirs) / sum(ours), 2),
-        "goal": 3,
-        "us_per_email": round(sum(ours) / (rounds * count) * 1e6, 1),
-        "worker_peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "emails": count,
+        "rounds": rounds,
+        "per_s": {name: round(count / seconds) for name, seconds in median.items()},
+        "times_the_rate_of": {
+            name: {"ratio": round(median[name] / median["mailgres"], 2), "goal": goal}
+            for name, goal in goals.items()
+            if name in median
+        },
+        "two_processes": {
+            "ratio": round(median["mailgres"] / median["mailgres_two_processes"], 2),
+            "goal": 1.5,
+        },
+        "us_per_email": round(median["mailgres"] / count * 1e6, 1),
+        "worker_cpu_us_per_email": round(statistics.median(cpu) * 1e6, 1),
     }
+
+
+def steps(url: str, conn: psycopg.Connection, claims: int) -> dict[str, float]:
+    """What an email costs in each step, the steps one after another; microseconds."""
+    provider = NullProvider(batch_size=BATCH)
+    store = open_store(url, provider)
+    renderer = Renderer(store, FROM)
+    watch = harness.Stopwatch()
+    fill(conn, claims * BATCH)
+    for _ in range(claims):
+        with watch("claim"):
+            emails = store.claim(BATCH, LEASE, [provider.name])
+        with watch("render"):
+            rendered = renderer.render(emails)
+        messages = [message for message in rendered if isinstance(message, Message)]
+        with watch("begin (only at providers without keys)"):
+            store.begin(emails)
+        with watch("send"):
+            results = provider.send(messages)
+        with watch("finish"):
+            store.finish([Outcome(m.email, r, 1) for m, r in zip(messages, results, strict=True)])
+    store.close()
+    return {
+        step: round(statistics.median(seen) / BATCH * 1e6, 1) for step, seen in watch.times.items()
+    }
+
+
+def memory(url: str, conn: psycopg.Connection, count: int) -> dict[str, Any]:
+    """How large a worker process is while it sends; it should stay as it is."""
+    chunk = count // 5
+    grown = []
+    with drainers(url, 1) as workers:
+        for _ in range(5):
+            fill(conn, chunk)
+            grown.append(drain(workers, chunk)[1][0]["peak_rss_mb"])
+    return {"emails": chunk * 5, "peak_rss_mb_after_each_fifth": grown, "goal": 150}
 
 
 def main(*, trial: bool) -> None:
     """Run it."""
-    rounds, count = (1, 1000) if trial else (4, 5000)
+    rounds, count, for_memory = (1, 1000, 5000) if trial else (ROUNDS, EMAILS, EMAILS_FOR_MEMORY)
     with harness.server() as server:
         url = harness.migrated(server, "drain")
         with harness.connect(url) as conn:
             conn.execute(LOOP_TABLE, prepare=False)
-            result = {"trial": trial, "null_provider": compare(url, conn, rounds, count)}
+            result = {
+                "trial": trial,
+                "null_provider": compare(server, url, conn, rounds, count),
+                "us_per_email_by_step": steps(url, conn, 2 if trial else 20),
+                "memory": memory(url, conn, for_memory),
+            }
             harness.report("drain", conn, result)
 
 

@@ -54,6 +54,20 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+class Stopwatch:
+    """Times of named steps."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = {}
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        """Take the time of what is done inside."""
+        start = time.perf_counter()
+        yield
+        self.times.setdefault(step, []).append(time.perf_counter() - start)
+
+
 def in_turn(rounds: int, *calls: Callable[[], object]) -> list[list[float]]:
     """Times of each call, taken in turn so that noise on the machine meets all of them alike."""
     times: list[list[float]] = [[] for _ in calls]

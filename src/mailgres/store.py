@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 
@@ -32,12 +32,21 @@ T = TypeVar("T")
 
 QUERIES = load("store.sql")
 STATEMENT_TIMEOUT = "5s"
+PATIENCE = 10.0
+"""Seconds that a call waits for a connection before it takes the database for away."""
+RECONNECT = 3.0
+"""Seconds after which a pool starts anew to reach a database that is away.
+
+Its own waits grow for as long as it is told: after an outage of minutes they would be as long.
+"""
 
 
 class Store:
     """The queue, as a worker sees it."""
 
-    def __init__(self, url: str, *, worker: str, connections: int = 4) -> None:
+    def __init__(
+        self, url: str, *, worker: str, connections: int = 4, patience: float = PATIENCE
+    ) -> None:
         self.worker = worker
         self.url = url
         with database.connect(url, autocommit=True) as connection:
@@ -46,6 +55,9 @@ class Store:
             database.conninfo(url),
             min_size=1,
             max_size=connections,
+            timeout=patience,
+            # The pool doubles its waits up to this; then whoever asks next makes it try again.
+            reconnect_timeout=RECONNECT,
             kwargs={"autocommit": True, "prepare_threshold": None if self.pooled else 0},
             configure=self._configure,
             open=True,
@@ -89,12 +101,12 @@ class Store:
         """Lengthen leases; returns the emails that are still ours."""
         return self._for_each_lease("extend", emails, lease=lease)
 
-    def give_back(self, emails: Iterable[Email]) -> set[UUID]:
-        """Return emails that were not sent."""
-        return self._for_each_lease("give_back", emails)
+    def give_back(self, emails: Iterable[Email], patience: float | None = None) -> set[UUID]:
+        """Return emails that were not sent; `patience` is for somebody in a hurry."""
+        return self._for_each_lease("give_back", emails, patience)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Write outcomes, each only if its lease still holds."""
+        """Write outcomes, each only if its lease still holds; returns what was not just sent."""
         document = json.dumps([outcome.as_json() for outcome in outcomes])
         with self.pool.connection() as connection:
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
@@ -160,16 +172,22 @@ class Store:
         parameters: Mapping[str, Any],
         kind: type[T],
     ) -> list[T]:
-        with connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
+        with connection.cursor(row_factory=args_row(kind), binary=True) as cursor:
             return cursor.execute(QUERIES[query], parameters).fetchall()
 
-    def _for_each_lease(self, query: str, emails: Iterable[Email], **more: Any) -> set[UUID]:  # noqa: ANN401
+    def _for_each_lease(
+        self,
+        query: str,
+        emails: Iterable[Email],
+        patience: float | None = None,
+        **more: Any,  # noqa: ANN401
+    ) -> set[UUID]:
         """Run a query that takes a token and its emails."""
         leases: dict[UUID, list[UUID]] = defaultdict(list)
         for email in emails:
             leases[email.lease_token].append(email.id)
         held: set[UUID] = set()
-        with self.pool.connection() as connection:
+        with self.pool.connection(patience) as connection:
             for token, ids in leases.items():
                 rows = connection.execute(QUERIES[query], {"token": token, "ids": ids, **more})
                 held.update(row[0] for row in rows)

@@ -1,5 +1,7 @@
 -- What the worker asks the database: calls of the functions in the schema mailgres.
 
+-- The columns of a query stand in the order of the fields of what is made of its rows.
+
 -- claim --
 SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
        payload::text AS payload,
@@ -13,6 +15,7 @@ SELECT mailgres.begin(%(token)s, %(ids)s)
 -- finish --
 SELECT id, status, retries, next_retry_at, dead_reason, refused
 FROM mailgres.finish(%(outcomes)s)
+WHERE status IS DISTINCT FROM 'sent'
 
 -- extend --
 SELECT mailgres.extend(%(token)s, %(ids)s, %(lease)s)
@@ -21,7 +24,7 @@ SELECT mailgres.extend(%(token)s, %(ids)s, %(lease)s)
 SELECT mailgres.give_back(%(token)s, %(ids)s)
 
 -- sleep --
-SELECT mailgres.sleep(%(worker)s, %(seconds)s) - clock_timestamp()
+SELECT mailgres.sleep(%(worker)s, %(seconds)s) - mailgres.now()
 
 -- rise --
 SELECT mailgres.rise(%(worker)s)

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg_pool import PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from mailgres.model import Outcome, Result
 
@@ -45,6 +45,13 @@ class Finisher(threading.Thread):
         self._waiting: deque[Outcome] = deque()
         self._changed = threading.Condition()
         self._closing = False
+        self._at_hand = 0
+
+    @property
+    def unwritten(self) -> int:
+        """How many outcomes are in memory alone."""
+        with self._changed:
+            return len(self._waiting) + self._at_hand
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
         """Hand over outcomes to be written."""
@@ -64,6 +71,7 @@ class Finisher(threading.Thread):
         """Write until closed and empty."""
         while batch := self._gather():
             self._write(batch)
+            self._at_hand = 0
 
     def _gather(self) -> list[Outcome]:
         """The next outcomes to write; none when it is over."""
@@ -73,14 +81,20 @@ class Finisher(threading.Thread):
                 self._changed.wait_for(
                     lambda: len(self._waiting) >= self.most or self._closing, self.linger
                 )
-            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self.most))]
+            self._at_hand = min(len(self._waiting), self.most)
+            return [self._waiting.popleft() for _ in range(self._at_hand)]
 
     def _write(self, batch: Sequence[Outcome]) -> None:
         """Write a batch, however long the database is away."""
         wait = 0.05
         while True:
             try:
-                settled = self.store.finish(batch)
+                not_sent = self.store.finish(batch)
+            except PoolClosed:
+                log.warning(
+                    "outcomes not written", extra={"action": "finish", "outcomes": len(batch)}
+                )
+                return
             except UNREACHABLE as error:
                 log.warning(
                     "outcomes wait for the database",
@@ -92,7 +106,7 @@ class Finisher(threading.Thread):
                 self._write_apart(batch, error)
                 return
             else:
-                self._settle(batch, settled)
+                self._settle(batch, not_sent)
                 return
 
     def _write_apart(self, batch: Sequence[Outcome], error: psycopg.Error) -> None:
@@ -110,8 +124,9 @@ class Finisher(threading.Thread):
         else:
             self.held.remove([plain.email])  # the end of its lease brings it back
 
-    def _settle(self, batch: Sequence[Outcome], settled: Sequence[Settled]) -> None:
-        for one in settled:
+    def _settle(self, batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
+        self.counts["sent"] += len(batch) - len(not_sent)
+        for one in not_sent:
             self.counts[_kind(one)] += 1
             if one.refused:
                 log.warning(
@@ -122,10 +137,10 @@ class Finisher(threading.Thread):
 
 
 def _kind(settled: Settled) -> str:
-    """What is counted: sent, retried, dead or lost."""
+    """What is counted of those not sent: retried, dead or lost."""
     if settled.refused:
         return "lost"
-    return {"sent": "sent", "failed": "dead"}.get(settled.status or "", "retried")
+    return "dead" if settled.status == "failed" else "retried"
 
 
 def _plain(outcome: Outcome) -> Outcome:
