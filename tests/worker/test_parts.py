@@ -109,9 +109,8 @@ class FakeStore:
         self.batches.append(list(outcomes))
         return [
             Settled(one.email.id, None, None, None, None, "MG030")
-            if one.email.id in self.refused
-            else Settled(one.email.id, "sent", 0, None, None, None)
             for one in outcomes
+            if one.email.id in self.refused
         ]
 
     def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[UUID]:
