@@ -121,20 +121,43 @@ COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are k
 
 -- ---- sql/20_tables/30_providers.sql
 
--- Providers, and routes: ordered lists of providers. The state that all workers
--- share about a provider (paused, circuit open) lives in its row.
+-- Providers, and routes: ordered lists of providers. A provider is an account: two
+-- API keys are two providers. The state that all workers share about one (paused,
+-- told to wait, circuit open) lives in its row.
 
 CREATE TABLE mailgres.providers (
-    name          text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
-    kind          text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
-    idempotent    boolean NOT NULL DEFAULT false,
-    key_window    interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
-    batch_size    int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
-    enabled       boolean NOT NULL DEFAULT true,
-    paused_until  timestamptz,
-    pause_reason  text,
-    circuit       text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
-    circuit_since timestamptz NOT NULL DEFAULT mailgres.now()
+    name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    kind               text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
+    idempotent         boolean NOT NULL DEFAULT false,
+    key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
+    batch_size         int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
+    fixed_batches      boolean NOT NULL DEFAULT false,
+    enabled            boolean NOT NULL DEFAULT true,
+
+    -- by hand
+    paused_until       timestamptz,
+    pause_reason       text,
+
+    -- by what the provider said
+    waits_until        timestamptz,
+    waits_for          text CHECK (waits_for IN ('rate', 'quota')),
+    daily_quota        int CHECK (daily_quota >= 0),
+    monthly_quota      int CHECK (monthly_quota >= 0),
+
+    -- by its failures
+    circuit            text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
+    circuit_since      timestamptz NOT NULL DEFAULT mailgres.now(),
+    circuit_until      timestamptz,
+    circuit_reason     text,
+    failure_threshold  int NOT NULL DEFAULT 5 CHECK (failure_threshold > 0),
+    failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0'),
+    open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0'),
+    open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0'),
+    failures           int NOT NULL DEFAULT 0,
+    failed_at          timestamptz[] NOT NULL DEFAULT '{}',
+    reopened           int NOT NULL DEFAULT 0,
+    probe_token        uuid,
+    probe_until        timestamptz
 );
 
 COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
@@ -142,12 +165,33 @@ COMMENT ON COLUMN mailgres.providers.idempotent IS
     'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
 COMMENT ON COLUMN mailgres.providers.key_window IS
     'How long after the first try a key still protects against a second delivery.';
+COMMENT ON COLUMN mailgres.providers.batch_size IS 'How many emails a call takes.';
+COMMENT ON COLUMN mailgres.providers.fixed_batches IS
+    'A call with several emails has one key, so it is repeated with the same emails or not at all.';
+COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
+COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
+COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
+COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
+COMMENT ON COLUMN mailgres.providers.circuit IS
+    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
+COMMENT ON COLUMN mailgres.providers.circuit_until IS
+    'When an open circuit lets one call through; null means not by itself.';
+COMMENT ON COLUMN mailgres.providers.failure_threshold IS
+    'So many failed calls within failure_window open the circuit, or so many in a row.';
+COMMENT ON COLUMN mailgres.providers.open_for IS
+    'How long the circuit stays open at first; doubles each time it reopens.';
+COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row.';
+COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, newest last.';
+COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
+COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
 
 CREATE FUNCTION mailgres.is_open(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND p.circuit = 'closed'
-    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now());
+    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now());
 
 COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
     'Whether emails may be claimed for this provider now.';
@@ -171,6 +215,52 @@ CREATE TABLE mailgres.route_providers (
 COMMENT ON TABLE mailgres.route_providers IS
     'The providers of a route in the order of preference.';
 
+-- What happened to a provider, for people and alerts. Only ever appended to.
+
+CREATE TABLE mailgres.provider_events (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at        timestamptz NOT NULL DEFAULT mailgres.now(),
+    provider  text NOT NULL,
+    event     text NOT NULL,
+    reason    text,
+    worker    text
+);
+
+COMMENT ON TABLE mailgres.provider_events IS 'What happened to providers: circuits, pauses, quotas.';
+COMMENT ON COLUMN mailgres.provider_events.event IS
+    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed.';
+COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call showed it; null: by hand.';
+
+-- ---- sql/20_tables/35_limits.sql
+
+-- Limits that all workers share. A bucket fills at its rate up to what one second
+-- brings (at least one), and whoever claims takes out what the claim will use, in one
+-- go: so its row is written once a claim, not once an email.
+
+CREATE TABLE mailgres.buckets (
+    name        text PRIMARY KEY,
+    per_second  double precision NOT NULL CHECK (per_second > 0),
+    tokens      double precision NOT NULL,
+    filled_at   timestamptz NOT NULL DEFAULT mailgres.now()
+) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+COMMENT ON TABLE mailgres.buckets IS 'Rate limits: how much may go out now.';
+COMMENT ON COLUMN mailgres.buckets.name IS
+    'What is limited: calls:PROVIDER, emails:PROVIDER or tenant:TENANT (emails).';
+COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below zero after a debt.';
+
+-- What went out by each provider in a day and in a month, for those that have a quota.
+
+CREATE TABLE mailgres.quota_usage (
+    provider  text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
+    period    text NOT NULL CHECK (period IN ('day', 'month')),
+    starts    timestamptz NOT NULL,
+    emails    int NOT NULL,
+    PRIMARY KEY (provider, period, starts)
+) WITH (fillfactor = 20);
+
+COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
+
 -- ---- sql/20_tables/40_tenants.sql
 
 -- Tenants need no registration: a tenant without a row has weight 1 and is not
@@ -183,12 +273,15 @@ CREATE TABLE mailgres.tenants (
     pause_reason   text,
     from_email     text,
     reply_to       text,
+    route          text REFERENCES mailgres.routes,
     contact_email  text
 );
 
 COMMENT ON TABLE mailgres.tenants IS 'Tenants that differ from the default.';
 COMMENT ON COLUMN mailgres.tenants.weight IS
     'How many times three emails the tenant may have in a turn while others wait.';
+COMMENT ON COLUMN mailgres.tenants.route IS 'The route of its emails, if neither they nor their template name one.';
+COMMENT ON COLUMN mailgres.tenants.contact_email IS 'Who is told about its dead letters and alerts.';
 
 -- Where the next claim continues its round through the tenants. A claim locks the
 -- first free slot, so that any number of workers go round at once without waiting
@@ -343,6 +436,7 @@ CREATE TABLE public.email_queue (
     parked_since         timestamptz,
     last_duration_ms     int,
     batch_id             uuid,
+    batch_size           int,
     lease_token          uuid,
     leased_at            timestamptz,
     lease_until          timestamptz,
@@ -366,7 +460,10 @@ CREATE TABLE public.email_queue (
     -- ends, it has been dead long enough. One index serves all of them.
     due_at               timestamptz GENERATED ALWAYS AS (
                              CASE status
-                                 WHEN 'pending' THEN CASE WHEN ready THEN expires_at ELSE next_retry_at END
+                                 -- one that may have arrived in a batch stays with it
+                                 WHEN 'pending' THEN CASE WHEN NOT ready THEN next_retry_at
+                                                          WHEN uncertain_since IS NULL OR batch_id IS NULL
+                                                          THEN expires_at END
                                  WHEN 'sending' THEN lease_until
                                  WHEN 'failed' THEN dead_at
                              END) STORED,
@@ -411,6 +508,9 @@ CREATE INDEX email_queue_urgent_idx ON public.email_queue
 -- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
 CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
 
+-- The rest of a batch that may have arrived; hardly ever holds anything.
+CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id) WHERE uncertain_since IS NOT NULL;
+
 CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
     (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
@@ -454,6 +554,7 @@ COMMENT ON COLUMN public.email_queue.uncertain_since IS 'An earlier try may have
 COMMENT ON COLUMN public.email_queue.parked_since IS 'Waiting since then for the sender''s set-up to be mended.';
 COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the provider took for the last try.';
 COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was handed to the provider.';
+COMMENT ON COLUMN public.email_queue.batch_size IS 'How many emails that batch has.';
 COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
 COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
 COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
@@ -907,16 +1008,22 @@ BEGIN
     ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
 
     -- The next email that becomes due by itself. Expired ones in the same index are
-    -- passed; promote ends them.
-    RETURN (
-        SELECT q.due_at FROM public.email_queue q
-        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
-        ORDER BY q.due_at LIMIT 1);
+    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
+    RETURN least(
+        (SELECT q.due_at FROM public.email_queue q
+         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+         ORDER BY q.due_at LIMIT 1),
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(x.at) FROM mailgres.providers p
+            CROSS JOIN LATERAL (VALUES (p.paused_until), (p.waits_until), (mailgres.next_token_at(p.name)),
+                (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
+            ) AS x(at)
+            WHERE x.at > mailgres.now()) END);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
-    'Registers a worker as sleeping; returns when the next waiting email is due.';
+    'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
 
 CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
@@ -986,7 +1093,7 @@ BEGIN
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.expires_at <= mailgres.now()
+      AND q.expires_at <= mailgres.now() AND (q.uncertain_since IS NULL OR q.batch_id IS NULL)
       AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
@@ -1049,6 +1156,319 @@ $$;
 
 COMMENT ON FUNCTION mailgres.promote(int) IS
     'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+
+-- ---- sql/30_engine/55_limits.sql
+
+-- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
+-- the buckets, so that two claims do not take the same tokens.
+
+CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
+    LANGUAGE sql STABLE
+RETURN least(
+    greatest(b.per_second, 1),
+    b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0));
+
+COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+
+-- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
+CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_per_second IS NULL THEN
+        DELETE FROM mailgres.buckets b WHERE b.name = p_name;
+        RETURN;
+    END IF;
+    INSERT INTO mailgres.buckets AS b (name, per_second, tokens)
+    VALUES (p_name, p_per_second, greatest(p_per_second, 1))
+    ON CONFLICT (name) DO UPDATE
+        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b), filled_at = mailgres.now()
+        WHERE b.per_second <> excluded.per_second;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
+    'Sets how much may go out in a second; null means without limit.';
+
+CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.buckets b
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.now()
+    WHERE b.name = p_name;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_tokens(text, bigint) IS 'Takes tokens out of a bucket, if there is one.';
+
+CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_used  int;
+BEGIN
+    IF p.daily_quota IS NULL AND p.monthly_quota IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- What is on its way will count.
+    SELECT count(*) INTO v_used FROM public.email_queue q
+    WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
+    RETURN (
+        SELECT min(x.quota - v_used - coalesce(u.emails, 0))
+        FROM (VALUES ('day', p.daily_quota), ('month', p.monthly_quota)) AS x(period, quota)
+        LEFT JOIN mailgres.quota_usage u
+            ON u.provider = p.name AND u.period = x.period
+            AND u.starts = date_trunc(x.period, mailgres.now(), 'UTC')
+        WHERE x.quota IS NOT NULL);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.quota_left(mailgres.providers) IS
+    'How many emails the quotas of a provider leave for now; null means it has none.';
+
+-- What a claim may take for a provider.
+CREATE FUNCTION mailgres.room_at(p_provider text, INOUT p_emails int, OUT p_calls int)
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_bucket    mailgres.buckets;
+    v_provider  mailgres.providers;
+BEGIN
+    p_calls := p_emails;
+    FOR v_bucket IN
+        SELECT * FROM mailgres.buckets b
+        WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider)
+        ORDER BY b.name FOR UPDATE
+    LOOP
+        IF v_bucket.name LIKE 'calls:%' THEN
+            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket))::int);
+        ELSE
+            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket))::int);
+        END IF;
+    END LOOP;
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_provider;
+    p_emails := least(p_emails, mailgres.quota_left(v_provider));
+    IF NOT v_provider.fixed_batches THEN
+        p_emails := least(p_emails, p_calls * v_provider.batch_size);
+    END IF;
+    IF p_calls < 1 THEN
+        p_emails := 0;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.room_at(text, int) IS
+    'How many emails, in how many calls, may be claimed for a provider now.';
+
+-- When the next of a provider's tokens comes; null if there is one or no limit.
+CREATE FUNCTION mailgres.next_token_at(p_provider text) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN (
+    SELECT max(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+    FROM mailgres.buckets b
+    WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider) AND mailgres.tokens_of(b) < 1);
+
+COMMENT ON FUNCTION mailgres.next_token_at(text) IS
+    'When a provider may be called again by its rate limits; null means now.';
+
+CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (SELECT greatest(floor(mailgres.tokens_of(b)), 0)::int
+            FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.tenant_room(text) IS
+    'How many emails the rate limit of a tenant allows now; null means it has none.';
+
+-- ---- sql/30_engine/57_routes.sql
+
+-- Which routes can be served now, and by whom. The first provider of a route that is
+-- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
+-- or not at hand for this worker: then the next one stands in. A provider that only
+-- waits for its rate limit is not shut: its route waits with it.
+
+CREATE TYPE mailgres.open_route AS (
+    route      text,
+    providers  text[],   -- those that can send now, the preferred first
+    probe      boolean   -- one email may try whether the provider is back
+);
+
+CREATE FUNCTION mailgres.is_shut(p mailgres.providers) RETURNS boolean
+    LANGUAGE sql STABLE
+RETURN NOT p.enabled
+    OR p.circuit <> 'closed'
+    OR coalesce(p.paused_until > mailgres.now(), false)
+    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false);
+
+COMMENT ON FUNCTION mailgres.is_shut(mailgres.providers) IS
+    'Whether another provider of the route stands in for this one.';
+
+CREATE FUNCTION mailgres.wants_probe(p mailgres.providers) RETURNS boolean
+    LANGUAGE sql STABLE
+RETURN p.enabled
+    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+    AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
+                       WHEN 'half_open' THEN p.probe_until <= mailgres.now()
+                       ELSE false END;
+
+COMMENT ON FUNCTION mailgres.wants_probe(mailgres.providers) IS
+    'Whether it is time to try with one email if the provider is back.';
+
+CREATE FUNCTION mailgres.open_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.open_route[]
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF p_rpc THEN
+        RETURN ARRAY(
+            SELECT ROW(r.route, NULL, false)::mailgres.open_route
+            FROM mailgres.routes r WHERE NOT r.paused ORDER BY r.route);
+    END IF;
+    RETURN ARRAY(
+        SELECT ROW(x.route, x.providers, x.probe)::mailgres.open_route
+        FROM (
+            SELECT r.route, array_agg(p.name ORDER BY rp.position) AS providers,
+                   (array_agg(mailgres.is_open(p) AND mailgres.next_token_at(p.name) IS NULL
+                              ORDER BY rp.position))[1] AS serves,
+                   false AS probe
+            FROM mailgres.routes r
+            JOIN mailgres.route_providers rp ON rp.route = r.route
+            JOIN mailgres.providers p ON p.name = rp.provider
+            WHERE NOT r.paused AND NOT mailgres.is_shut(p)
+              AND (p_providers IS NULL OR p.name = ANY (p_providers))
+            GROUP BY r.route
+            UNION ALL
+            SELECT r.route, ARRAY[p.name], true, true
+            FROM mailgres.routes r
+            JOIN mailgres.route_providers rp ON rp.route = r.route
+            JOIN mailgres.providers p ON p.name = rp.provider
+            WHERE NOT r.paused AND mailgres.wants_probe(p)
+              AND (p_providers IS NULL OR p.name = ANY (p_providers))
+        ) x
+        WHERE x.serves
+        ORDER BY x.probe DESC, x.route);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.open_routes(text[], boolean) IS
+    'The routes that can be served now, probes first.';
+
+-- Another provider is tried after a definite rejection: the next one of the route.
+CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[]) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
+    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'rate', 'quota', 'config')
+        THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
+    ELSE p_open[1] END;
+
+COMMENT ON FUNCTION mailgres.provider_for(public.email_queue, text[]) IS
+    'Who sends an email next: the preferred provider, or the one after that which rejected it; never another while a try may have arrived.';
+
+-- ---- sql/30_engine/58_batches.sql
+
+-- Emails that go to the provider in one call, under one key. A call whose outcome is
+-- unknown is repeated with the same emails in the same order or not at all, so the
+-- claim stores who belongs together, and leases such a batch whole.
+
+-- Whoever may have arrived together with others stays with them, whatever became of it
+-- since: expired, suppressed.
+CREATE FUNCTION mailgres.is_bound(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
+
+COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
+    'Whether the email may have arrived in a batch, and so has to stay with the rest of it.';
+
+CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
+
+-- Puts emails into calls: urgent ones, those with files and those that were rejected
+-- elsewhere go alone, the others together. At most p_calls, urgent and others in turn.
+CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
+    RETURNS mailgres.call_plan
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_plan mailgres.call_plan;
+BEGIN
+    WITH emails AS (
+        SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
+               q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
+                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
+        FROM public.email_queue q WHERE q.id = ANY (p_ids)
+    ), numbered AS (
+        SELECT e.*, CASE
+            WHEN e.uncertain THEN coalesce(e.batch_id, e.id)::text
+            WHEN e.alone THEN e.id::text
+            ELSE ((row_number() OVER (PARTITION BY e.alone ORDER BY e.id) - 1) / p_batch_size)::text END AS call
+        FROM emails e
+    ), calls AS (
+        SELECT n.call, count(*)::int AS size, bool_or(n.urgent) AS urgent,
+               CASE WHEN count(*) > 1 OR bool_or(n.uncertain AND n.batch_id IS NOT NULL)
+                    THEN coalesce((array_agg(n.batch_id) FILTER (WHERE n.uncertain))[1], gen_random_uuid())
+               END AS batch_id
+        FROM numbered n GROUP BY n.call
+    ), made AS (
+        SELECT c.* FROM (
+            SELECT c.*, row_number() OVER (PARTITION BY c.urgent ORDER BY c.call) AS turn FROM calls c
+        ) c
+        ORDER BY c.turn, c.urgent DESC LIMIT p_calls
+    )
+    SELECT array_agg(n.id), array_agg(m.batch_id), array_agg(CASE WHEN m.batch_id IS NOT NULL THEN m.size END)
+    INTO v_plan.ids, v_plan.batches, v_plan.sizes
+    FROM numbered n JOIN made m USING (call);
+    RETURN v_plan;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
+    'Puts emails into calls of a provider that takes several in one.';
+
+-- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
+-- or takes out those whose batch cannot be had whole. One claim at a time has a batch;
+-- another that picked some of it waits for nothing and lets go at its end.
+CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_batch  record;
+    v_all    uuid[];
+BEGIN
+    FOR v_batch IN
+        SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL
+        GROUP BY q.batch_id
+    LOOP
+        p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || v_batch.id, 0));
+        v_all := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+              AND q.dead_at IS NULL
+            ORDER BY q.id FOR UPDATE);
+        IF cardinality(v_all) = v_batch.size THEN
+            p_ids := p_ids || v_all;
+        ELSIF NOT EXISTS (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
+        THEN
+            -- Some of it was settled: the call cannot be repeated as it was.
+            UPDATE public.email_queue q
+            SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
+                error_message = 'an earlier try may have arrived, and its batch is no longer whole'
+            WHERE q.id = ANY (v_all);
+        END IF;
+    END LOOP;
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
+    'Makes batches whole that may have arrived, or leaves them out.';
 
 -- ---- sql/30_engine/60_pick.sql
 
@@ -1120,8 +1540,13 @@ CREATE FUNCTION mailgres.pick_of(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_ids uuid[];
+    v_ids   uuid[];
+    v_room  constant int := mailgres.tenant_room(p_tenant) - coalesce((p_state.taken ->> p_tenant)::int, 0);
+    v_limit constant int := least(p_limit, v_room);
 BEGIN
+    IF v_limit < 1 THEN
+        RETURN p_state;
+    END IF;
     IF p_urgent THEN
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -1131,7 +1556,7 @@ BEGIN
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
-            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -1141,12 +1566,12 @@ BEGIN
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
-            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
     p_state.picked := p_state.picked || v_ids;
     p_state.taken := p_state.taken || jsonb_build_object(
         p_tenant, coalesce((p_state.taken ->> p_tenant)::int, 0) + cardinality(v_ids));
-    IF cardinality(v_ids) = p_limit THEN
+    IF cardinality(v_ids) = p_limit AND v_room IS DISTINCT FROM p_limit THEN
         p_state.hungry := p_state.hungry || p_tenant;
     END IF;
     RETURN p_state;
@@ -1286,7 +1711,7 @@ BEGIN
         error_message = 'the address is suppressed',
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.begun_at IS NULL AND q.dead_at IS NULL
+      AND q.begun_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_bound(q)
       AND EXISTS (
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
@@ -1330,54 +1755,104 @@ COMMENT ON FUNCTION mailgres.set_aside(uuid[]) IS
 -- is reserved for processors that know no token (process_pending_emails_for_retry):
 -- they send by themselves, so no provider is chosen for them.
 
-CREATE TYPE mailgres.open_route AS (route text, provider text, idempotent boolean);
-
-CREATE FUNCTION mailgres.open_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.open_route[]
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN ARRAY(
-        SELECT DISTINCT ON (r.route)
-               ROW(r.route, p.name, coalesce(p.idempotent, false))::mailgres.open_route
-        FROM mailgres.routes r
-        LEFT JOIN mailgres.route_providers rp ON rp.route = r.route AND NOT p_rpc
-        LEFT JOIN mailgres.providers p
-            ON p.name = rp.provider
-            AND mailgres.is_open(p)
-            AND (p_providers IS NULL OR p.name = ANY (p_providers))
-        WHERE NOT r.paused AND (p_rpc OR p.name IS NOT NULL)
-        ORDER BY r.route, rp.position);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.open_routes(text[], boolean) IS
-    'The routes that can be served now, each with its first open provider.';
-
-CREATE FUNCTION mailgres.may_repeat(p_email public.email_queue, p_providers text[]) RETURNS boolean
+CREATE FUNCTION mailgres.may_repeat(
+    p_email public.email_queue, p_providers text[], p_route mailgres.open_route
+) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM mailgres.providers p
         WHERE p.name = p_email.provider
-          AND mailgres.is_open(p)
+          AND (mailgres.is_open(p) OR p_route.probe AND p.name = p_route.providers[1])
           AND (p_providers IS NULL OR p.name = ANY (p_providers))
           AND (NOT p.idempotent OR p_email.uncertain_since + p.key_window > mailgres.now()));
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[]) IS
+COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[], mailgres.open_route) IS
     'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
 
--- Leases those of the picked emails that may be sent.
+-- What a claim means for limits and circuits: tokens are taken; who tries whether a
+-- provider is back says so.
+CREATE FUNCTION mailgres.count_leased(p_ids uuid[], p_token uuid, p_route mailgres.open_route)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_used    record;
+    v_worker  text;
+    v_until   timestamptz;
+BEGIN
+    IF p_route.probe THEN
+        SELECT q.lease_worker, q.lease_until INTO v_worker, v_until FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token AND q.provider = p_route.providers[1] LIMIT 1;
+        IF FOUND THEN
+            PERFORM mailgres.set_circuit(p_route.providers[1], 'half_open', NULL, v_worker);
+            UPDATE mailgres.providers p SET probe_token = p_token, probe_until = v_until
+            WHERE p.name = p_route.providers[1];
+        END IF;
+    END IF;
+
+    PERFORM FROM mailgres.buckets LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOR v_used IN
+        SELECT q.provider, count(*) AS emails,
+               CASE WHEN p.fixed_batches THEN count(DISTINCT coalesce(q.batch_id, q.id))
+                    ELSE (count(*) + p.batch_size - 1) / p.batch_size END AS calls
+        FROM public.email_queue q JOIN mailgres.providers p ON p.name = q.provider
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
+        GROUP BY q.provider, p.fixed_batches, p.batch_size ORDER BY q.provider
+    LOOP
+        PERFORM mailgres.take_tokens('calls:' || v_used.provider, v_used.calls);
+        PERFORM mailgres.take_tokens('emails:' || v_used.provider, v_used.emails);
+    END LOOP;
+    FOR v_used IN
+        SELECT q.tenant_id, count(*) AS emails FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.tenant_id ORDER BY q.tenant_id
+    LOOP
+        PERFORM mailgres.take_tokens('tenant:' || v_used.tenant_id, v_used.emails);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_leased(uuid[], uuid, mailgres.open_route) IS
+    'Takes the tokens of what was leased, and marks the provider that it probes.';
+
+-- Leases those of the picked emails that may be sent, in at most p_calls calls.
 CREATE FUNCTION mailgres.lease(
-    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route
+    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
+    p_calls int
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_token constant uuid := gen_random_uuid();
+    v_token  constant uuid := gen_random_uuid();
+    v_keyed  constant text[] := ARRAY(SELECT p.name FROM mailgres.providers p WHERE p.idempotent);
+    v_ids    uuid[] := p_ids;
+    v_first  mailgres.providers;
+    v_plan   mailgres.call_plan;
 BEGIN
+    PERFORM FROM public.email_queue q
+    WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL LIMIT 1;
+    IF FOUND THEN
+        v_ids := mailgres.complete_batches(p_ids);
+    END IF;
+    v_plan.ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_ids)
+          AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers, p_route))
+          AND (mailgres.is_bound(q)
+               OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
+                   SELECT FROM public.email_suppressions s
+                   WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+    SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
+    IF v_first.fixed_batches THEN
+        v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
+    END IF;
+
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'sending',
@@ -1389,26 +1864,50 @@ BEGIN
         last_attempt_at = mailgres.now(),
         first_attempt_at = coalesce(q.first_attempt_at, mailgres.now()),
         last_duration_ms = NULL,
-        provider = CASE WHEN q.uncertain_since IS NULL THEN p_route.provider ELSE q.provider END,
+        provider = mailgres.provider_for(q, p_route.providers),
+        batch_id = CASE WHEN q.uncertain_since IS NULL THEN c.batch_id ELSE q.batch_id END,
+        batch_size = CASE WHEN q.uncertain_since IS NULL THEN c.size ELSE q.batch_size END,
         -- With a key the claim suffices: the call may be repeated whatever became of it.
-        begun_at = CASE WHEN CASE WHEN q.uncertain_since IS NULL THEN p_route.idempotent ELSE (
-                SELECT p.idempotent FROM mailgres.providers p WHERE p.name = q.provider) END
+        begun_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
             THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
             SELECT t.active_version FROM public.email_templates t
             WHERE t.template_type = q.template_type AND q.subject IS NULL))
-    WHERE q.id = ANY (p_ids)
-      AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
-      AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers))
-      AND NOT EXISTS (
-          SELECT FROM public.email_suppressions s
-          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+    FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
+    WHERE q.id = c.id
     RETURNING q.*;
+    PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int) IS
     'Gives picked emails to a worker under a new fencing token.';
+
+-- How much this claim may take along a route: one email to probe a provider, if nobody
+-- else does so at this moment; else what limits and quotas leave.
+CREATE FUNCTION mailgres.room_for(
+    p_route mailgres.open_route, p_limit int, OUT p_emails int, OUT p_calls int
+)
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_route.providers IS NULL THEN
+        p_emails := p_limit;
+        p_calls := p_limit;
+    ELSIF p_route.probe THEN
+        PERFORM FROM mailgres.providers p
+        WHERE p.name = p_route.providers[1] AND mailgres.wants_probe(p) FOR UPDATE SKIP LOCKED;
+        p_emails := FOUND::int;
+        p_calls := 1;
+    ELSE
+        SELECT x.p_emails, x.p_calls INTO p_emails, p_calls
+        FROM mailgres.room_at(p_route.providers[1], p_limit) x;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.room_for(mailgres.open_route, int) IS
+    'How many emails, in how many calls, a claim may take along a route now.';
 
 CREATE FUNCTION mailgres.claim(
     p_worker text,
@@ -1423,6 +1922,8 @@ DECLARE
     v_slot    mailgres.claim_slots;
     v_routes  mailgres.open_route[];
     v_route   mailgres.open_route;
+    v_room    int;
+    v_calls   int;
     v_ids     uuid[];
     v_leased  int;
     v_empty   int := 0;
@@ -1455,15 +1956,19 @@ BEGIN
     FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
-        SELECT * INTO v_slot.cursors, v_ids
-        FROM mailgres.pick(v_route.route, p_limit, p_providers, c_rpc, v_slot.cursors);
+        SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        IF v_room > 0 THEN
+            SELECT * INTO v_slot.cursors, v_ids
+            FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
+        END IF;
 
-        IF cardinality(v_ids) = 0 THEN
+        IF v_room < 1 OR cardinality(v_ids) = 0 THEN
             v_empty := v_empty + 1;
             v_slot.turn := v_slot.turn + 1;
             CONTINUE;
         END IF;
-        RETURN QUERY SELECT * FROM mailgres.lease(v_ids, p_worker, p_lease, p_providers, v_route);
+        RETURN QUERY SELECT * FROM mailgres.lease(
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);
@@ -1511,7 +2016,9 @@ BEGIN
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
           AND NOT EXISTS (
-              SELECT FROM mailgres.providers p WHERE p.name = q.provider AND NOT mailgres.is_open(p))
+              SELECT FROM mailgres.providers p
+              WHERE p.name = q.provider AND NOT mailgres.is_open(p)
+                AND p.probe_token IS DISTINCT FROM p_token)
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
@@ -1543,6 +2050,7 @@ BEGIN
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
+        batch_id = CASE WHEN q.uncertain_since IS NOT NULL THEN q.batch_id END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;
@@ -1570,6 +2078,189 @@ $$;
 COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
     'Lengthens the lease of emails that take longer; returns those that are still held.';
 
+-- ---- sql/30_engine/78_heed.sql
+
+-- What outcomes say about a provider, beyond the emails they belong to: it fails and is
+-- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
+
+-- One outcome, as finish tells it. `call` is the same for all emails of one call.
+CREATE TYPE mailgres.report AS (
+    provider  text,
+    call      uuid,
+    token     uuid,
+    worker    text,
+    outcome   text,
+    account   boolean,
+    code      text,
+    message   text,
+    retry_at  timestamptz
+);
+
+CREATE FUNCTION mailgres.set_circuit(p_provider text, p_state text, p_reason text, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.providers p
+    SET circuit = p_state,
+        circuit_since = mailgres.now(),
+        circuit_reason = CASE p_state WHEN 'open' THEN p_reason WHEN 'half_open' THEN p.circuit_reason END,
+        circuit_until = CASE p_state
+            WHEN 'open' THEN mailgres.now() + least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most)
+            ELSE p.circuit_until END,
+        reopened = CASE p_state WHEN 'open' THEN p.reopened + 1 WHEN 'closed' THEN 0 ELSE p.reopened END,
+        failures = CASE p_state WHEN 'closed' THEN 0 ELSE p.failures END,
+        failed_at = CASE p_state WHEN 'closed' THEN '{}' ELSE p.failed_at END,
+        probe_token = NULL,
+        probe_until = NULL
+    WHERE p.name = p_provider;
+    INSERT INTO mailgres.provider_events (provider, event, reason, worker)
+    VALUES (p_provider,
+            CASE p_state WHEN 'open' THEN 'CircuitBreakerOpened' WHEN 'closed' THEN 'CircuitBreakerClosed'
+                         ELSE 'CircuitBreakerHalfOpen' END,
+            p_reason, p_worker);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_circuit(text, text, text, text) IS
+    'Opens, half opens or closes the circuit of a provider, and notes it.';
+
+CREATE FUNCTION mailgres.wait_for(
+    p_provider mailgres.providers, p_what text, p_until timestamptz, p_reason text, p_worker text
+) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.providers p
+    SET waits_until = p_until, waits_for = p_what
+    WHERE p.name = p_provider.name AND (p.waits_until IS NULL OR p.waits_until < p_until);
+    IF FOUND AND (p_provider.waits_until IS NULL OR p_provider.waits_until <= mailgres.now()) THEN
+        INSERT INTO mailgres.provider_events (provider, event, reason, worker)
+        VALUES (p_provider.name, CASE p_what WHEN 'rate' THEN 'RateLimited' ELSE 'QuotaReached' END,
+                p_reason, p_worker);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, text, text) IS
+    'Leaves a provider alone until the time it asked for.';
+
+-- Counts sent emails against the quotas; when one is used up, the provider waits for
+-- the next day or month.
+CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_full record;
+BEGIN
+    IF p_emails = 0 OR (p_provider.daily_quota IS NULL AND p_provider.monthly_quota IS NULL) THEN
+        RETURN;
+    END IF;
+    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
+    SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
+    FROM (VALUES ('day'), ('month')) AS x(period)
+    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
+    FOR v_full IN
+        SELECT u.period, date_trunc(u.period, u.starts + ('1 ' || u.period)::interval, 'UTC') AS ends
+        FROM mailgres.quota_usage u
+        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
+          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+    LOOP
+        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
+            format('the quota of this %s is used up', v_full.period), p_worker);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_sent(mailgres.providers, int, text) IS
+    'Counts sent emails against the quotas of a provider.';
+
+-- Whether the circuit has to change. A call that failed because of the provider counts;
+-- an answer of any other kind, to whatever email, shows that it is there.
+CREATE FUNCTION mailgres.heed_failures(p_provider mailgres.providers, p_reports mailgres.report[])
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    p          mailgres.providers := p_provider;
+    v_bad      int;
+    v_answers  int;
+    v_worst    mailgres.report;
+    v_reason   text;
+    v_probed   boolean;
+BEGIN
+    SELECT count(DISTINCT r.call) FILTER (WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')),
+           count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
+           bool_or(r.token = p.probe_token)
+    INTO v_bad, v_answers, v_probed
+    FROM unnest(p_reports) r;
+    SELECT r.* INTO v_worst FROM unnest(p_reports) r
+    WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
+    ORDER BY r.outcome = 'config' DESC LIMIT 1;
+    v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
+
+    IF v_probed AND p.circuit = 'half_open' THEN
+        PERFORM FROM unnest(p_reports) r
+        WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+        PERFORM mailgres.set_circuit(
+            p.name, CASE WHEN FOUND THEN 'open' ELSE 'closed' END, v_reason, p_reports[1].worker);
+    ELSIF v_worst.outcome = 'config' THEN
+        IF p.circuit = 'closed' THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        END IF;
+    ELSIF v_bad > 0 OR p.failures > 0 THEN
+        p.failures := v_bad + CASE WHEN v_answers = 0 THEN p.failures ELSE 0 END;
+        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
+        p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
+        UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
+        IF p.circuit = 'closed' AND v_bad > 0 AND (
+            p.failures >= p.failure_threshold
+            OR (SELECT count(*) FROM unnest(p.failed_at) f
+                WHERE f > mailgres.now() - p.failure_window) >= p.failure_threshold)
+        THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        END IF;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed_failures(mailgres.providers, mailgres.report[]) IS
+    'Opens or closes the circuit of a provider by the outcomes of its calls.';
+
+CREATE FUNCTION mailgres.heed(p_reports mailgres.report[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_provider  mailgres.providers;
+    v_mine      mailgres.report[];
+    v_report    mailgres.report;
+BEGIN
+    -- in the order of their names, as everybody locks them
+    FOR v_provider IN
+        SELECT * FROM mailgres.providers p
+        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) ORDER BY p.name FOR UPDATE
+    LOOP
+        v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
+        PERFORM mailgres.heed_failures(v_provider, v_mine);
+        PERFORM mailgres.count_sent(
+            v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
+        FOR v_report IN
+            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_mine) r
+            WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
+        LOOP
+            PERFORM mailgres.wait_for(v_provider, v_report.outcome,
+                coalesce(v_report.retry_at, mailgres.now() + CASE v_report.outcome
+                    WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END),
+                coalesce(v_report.code, v_report.outcome), v_report.worker);
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed(mailgres.report[]) IS
+    'Draws the conclusions about providers from the outcomes of their calls.';
+
 -- ---- sql/30_engine/79_judge.sql
 
 -- The rules for a try that failed: try again, and when; or give up, and why. The
@@ -1583,8 +2274,26 @@ CREATE TYPE mailgres.verdict AS (
     parked_since     timestamptz
 );
 
-CREATE FUNCTION mailgres.judge(p_email public.email_queue, p_outcome text, p_retry_at timestamptz)
-    RETURNS mailgres.verdict
+CREATE FUNCTION mailgres.has_stand_in(p_email public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM mailgres.route_providers mine
+        JOIN mailgres.route_providers later ON later.route = mine.route AND later.position > mine.position
+        JOIN mailgres.providers p ON p.name = later.provider
+        WHERE mine.route = p_email.route AND mine.provider = p_email.provider AND mailgres.is_open(p));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
+    'Whether the route of an email has an open provider after the one that tried it last.';
+
+-- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
+-- the same key may have arrived.
+CREATE FUNCTION mailgres.judge(
+    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean
+) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -1593,6 +2302,8 @@ DECLARE
     v_policy    mailgres.retry_policies;
     v_provider  mailgres.providers;
     v_hold      boolean;
+    v_bound     boolean := mailgres.is_bound(p_email);
+    v_free      boolean;
     v           mailgres.verdict;
 BEGIN
     SELECT * INTO v_settings FROM mailgres.settings;
@@ -1609,7 +2320,11 @@ BEGIN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
-        v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
+        v.next_retry_at := coalesce(p_retry_at, v_now + CASE p_outcome
+            WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END);
+        v.parked_since := p_email.parked_since;
+    ELSIF p_outcome = 'config' AND p_account THEN
+        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
@@ -1618,25 +2333,34 @@ BEGIN
             v.dead_reason := 'exhausted';
         END IF;
     ELSE
-        IF p_outcome IN ('ambiguous', 'uncertain') THEN
+        IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
             v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
             v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)
                 AND NOT EXISTS (
                     SELECT FROM public.email_templates t
                     WHERE t.template_type = p_email.template_type AND t.on_uncertain = 'resend');
         END IF;
+        -- A call that only tried whether the provider is back costs nothing. Who may have
+        -- arrived with others stays with them while the key protects.
+        v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
+        v_free := v_bound OR p_account AND p_email.lease_token = v_provider.probe_token;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
-        ELSIF p_email.retries >= p_email.max_retries THEN
+        ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
         ELSE
-            v.spent := 1;
+            v.spent := (NOT v_free)::int;
             v.next_retry_at := v_now + mailgres.retry_delay(
                 v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay);
         END IF;
     END IF;
 
-    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at THEN
+    -- A definite rejection, and the route has another provider that is open.
+    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
+       AND mailgres.has_stand_in(p_email) THEN
+        v.next_retry_at := v_now;
+    END IF;
+    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_bound THEN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
@@ -1655,7 +2379,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';
 
 -- ---- sql/30_engine/80_finish.sql
@@ -1671,9 +2395,51 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz) IS
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
 --   retry_at              when the provider said to come back (rate, quota, config)
+--   account               the fault is one of the provider or the account, not the email's
+--   pinned                an earlier call with the same key may have arrived
+--   suppress              the address does not exist: never write to it again
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
 -- SQLSTATE for which nothing was changed (MG030: the lease was lost).
+
+-- What the outcomes say about providers; read before they are written, as the lease
+-- tells who made the call.
+CREATE FUNCTION mailgres.reports_of(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
+                   coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
+        FROM jsonb_to_recordset(p_outcomes) AS o(
+            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean)
+        JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
+        WHERE q.id = ANY (p_ids));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reports_of(jsonb, uuid[]) IS
+    'The outcomes of calls, as far as they concern providers.';
+
+-- Addresses that a provider says do not exist.
+CREATE FUNCTION mailgres.suppress_reported(p_outcomes jsonb) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids constant uuid[] := ARRAY(
+        SELECT (o ->> 'id')::uuid
+        FROM jsonb_path_query(p_outcomes, '$[*] ? (@.suppress == true && @.outcome == "permanent")') o);
+BEGIN
+    INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
+    SELECT lower(q.recipient_email), '*', 'bounced', q.error_message, q.id
+    FROM public.email_queue q
+    WHERE q.id = ANY (v_ids) AND q.dead_reason = 'permanent'
+    ON CONFLICT DO NOTHING;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
+    'Suppresses the addresses that a provider said do not exist.';
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
@@ -1682,8 +2448,9 @@ CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_ids     uuid[];
-    v_faults  boolean;
+    v_ids      uuid[];
+    v_faults   boolean;
+    v_reports  mailgres.report[];
 BEGIN
     IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
@@ -1697,14 +2464,20 @@ BEGIN
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+    PERFORM FROM mailgres.providers p
+    WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
+    IF FOUND THEN
+        v_reports := mailgres.reports_of(p_outcomes, v_ids);
+    END IF;
 
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz)
+            detail text, duration_ms int, retry_at timestamptz, account boolean, pinned boolean)
     ), judged AS MATERIALIZED (
-        SELECT q.id, q.lease_token AS token, mailgres.judge(q, o.outcome, o.retry_at) AS verdict
+        SELECT q.id, q.lease_token AS token, mailgres.judge(
+                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -1730,6 +2503,7 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
         LEFT JOIN judged j ON j.id = o.id AND j.token = o.token
@@ -1742,6 +2516,13 @@ BEGIN
     SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM told o
     WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
+
+    IF v_reports IS NOT NULL THEN
+        PERFORM mailgres.heed(v_reports);
+    END IF;
+    IF v_faults THEN
+        PERFORM mailgres.suppress_reported(p_outcomes);
+    END IF;
 END
 $$;
 
@@ -1786,6 +2567,7 @@ BEGIN
         ready = NOT (j.crashed OR j.hold),
         lease_losses = j.losses,
         uncertain_since = j.uncertain_since,
+        batch_id = CASE WHEN j.uncertain_since IS NOT NULL THEN q.batch_id END,
         dead_at = CASE WHEN j.crashed OR j.hold THEN mailgres.now() END,
         dead_reason = CASE WHEN j.crashed THEN 'crashed' WHEN j.hold THEN 'uncertain' END,
         error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,
@@ -2314,7 +3096,7 @@ COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider c
 -- ---- sql/30_engine/98_use_providers.sql
 
 -- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size}]. The default route leads along them; what
+-- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second}]. The default route leads along them; what
 -- operators set about a provider (paused, disabled) stays.
 
 CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
@@ -2323,13 +3105,19 @@ AS $$
 DECLARE
     v_names text[];
 BEGIN
-    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size)
-    SELECT x.name, x.kind, x.idempotent, x.batch_size
-    FROM jsonb_to_recordset(p_providers) AS x(name text, kind text, idempotent boolean, batch_size int)
+    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+    SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false)
+    FROM jsonb_to_recordset(p_providers)
+        AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+    ORDER BY x.name
     ON CONFLICT (name) DO UPDATE
-        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size
-        WHERE (p.kind, p.idempotent, p.batch_size)
-              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size);
+        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
+            fixed_batches = excluded.fixed_batches
+        WHERE (p.kind, p.idempotent, p.batch_size, p.fixed_batches)
+              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size, excluded.fixed_batches);
+    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    WHERE x.emails_per_second IS NOT NULL;
 
     -- One at a time, and only if it changes: workers of a fleet start together.
     PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;
@@ -2347,6 +3135,158 @@ $$;
 
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
     'Registers the providers of a worker and leads the default route along them.';
+
+-- ---- sql/30_engine/99_providers.sql
+
+-- What is set about a provider: by what it says of itself, and by operators.
+
+CREATE FUNCTION mailgres.known_provider(p_name text) RETURNS mailgres.providers
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_provider mailgres.providers;
+BEGIN
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG060', format('there is no provider %L', p_name),
+            format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
+    END IF;
+    RETURN v_provider;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refuses an unknown name.';
+
+-- What a provider told a worker of its limits; null: it said nothing.
+CREATE FUNCTION mailgres.learn_limits(
+    p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF p_calls_per_second > 0 THEN
+        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
+    END IF;
+    UPDATE mailgres.providers p
+    SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
+    WHERE p.name = p_name
+      AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
+          (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
+    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
+    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
+    FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
+    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
+        WHERE u.emails < excluded.emails;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
+    'Keeps what a provider said of its own limits, for all workers.';
+
+CREATE FUNCTION mailgres.limit_provider(
+    p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
+        PERFORM mailgres.refuse('MG061', 'a limit is above zero', 'To stop a provider, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
+    UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
+    -- What was waited for may no longer hold.
+    UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
+    WHERE p.name = p_name AND p.waits_for = 'quota' AND coalesce(mailgres.quota_left(p), 1) > 0;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
+    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
+
+CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
+        PERFORM mailgres.refuse('MG061', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
+    'Sets how many emails of a tenant may leave in a second; null means any number.';
+
+CREATE FUNCTION mailgres.pause_provider(
+    p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
+    WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
+    'Claims nothing for a provider until then; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    UPDATE mailgres.providers p SET paused_until = NULL, pause_reason = NULL WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event) VALUES (p_name, 'Resumed');
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
+
+CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_provider mailgres.providers := mailgres.known_provider(p_name);
+BEGIN
+    UPDATE mailgres.providers p
+    SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
+    WHERE p.name = p_name;
+    IF v_provider.circuit <> 'closed' THEN
+        PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
+    END IF;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reset_provider(text) IS
+    'Forgets failures and waits of a provider, and closes its circuit.';
+
+CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
+        PERFORM mailgres.refuse('MG062', 'a route needs a name and at least one provider',
+            'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
+    END IF;
+    PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);
+    INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
+    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
+    DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
+    INSERT INTO mailgres.route_providers (route, position, provider)
+    SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
+    GROUP BY x.name;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
+    'Makes a route, or leads one along other providers.';
 
 -- ---- sql/30_engine/99_set_defaults.sql
 
@@ -2651,7 +3591,12 @@ BEGIN
            coalesce((x.request).max_retries, (x.policy).max_retries),
            x.starts_at, x.starts_at <= mailgres.now(),
            (x.request).tenant_id, coalesce((x.request).priority, (x.template).priority, 5),
-           coalesce((x.request).route, (x.template).route, 'default'), (x.request).scheduled_for,
+           coalesce(
+               (x.request).route, (x.template).route,
+               CASE WHEN (x.request).tenant_id <> 'default' THEN (
+                   SELECT n.route FROM mailgres.tenants n WHERE n.tenant_id = (x.request).tenant_id) END,
+               'default'),
+           (x.request).scheduled_for,
            coalesce((x.request).expires_at, x.starts_at + x.expires_after),
            (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
            (x.request).retry_delay, (x.request).max_retry_delay,
@@ -2800,7 +3745,11 @@ BEGIN
          from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
     SELECT v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
            coalesce(p_max_retries, policy.max_retries), v_starts, v_starts <= mailgres.now(),
-           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(p_route, t.route, 'default'),
+           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(
+               p_route, t.route,
+               CASE WHEN p_tenant_id <> 'default' THEN (
+                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = p_tenant_id) END,
+               'default'),
            p_scheduled_for,
            coalesce(p_expires_at, v_starts + coalesce(t.expires_after, s.expires_after)),
            p_idempotency_key, p_correlation_id, policy.name, p_retry_delay, p_max_retry_delay,
@@ -2946,6 +3895,7 @@ DECLARE
     v_email     public.email_queue := mailgres.lock_email(p_queue_id);
     v_keep_key  boolean := false;
     v_new_key   boolean;
+    v_ids       uuid[] := ARRAY[p_queue_id];
 BEGIN
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
@@ -2963,6 +3913,14 @@ BEGIN
         END IF;
     END IF;
 
+    -- Who may have arrived in a batch goes again with all of it, or not at all.
+    IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            ORDER BY q.id FOR UPDATE);
+    END IF;
+
     -- A waiting email whose tries all failed for certain goes on with the key it has.
     v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
     UPDATE public.email_queue q
@@ -2972,9 +3930,10 @@ BEGIN
         generation = q.generation + v_new_key::int,
         uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
         first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
+        batch_id = CASE WHEN NOT v_new_key THEN q.batch_id END,
         -- a template that was mended since reaches it
         template_version = CASE WHEN NOT v_new_key THEN q.template_version END
-    WHERE q.id = p_queue_id;
+    WHERE q.id = ANY (v_ids);
     RETURN true;
 END
 $$;
@@ -3078,7 +4037,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    v_verdict := mailgres.judge(v_email, 'transient', NULL);
+    v_verdict := mailgres.judge(v_email, 'transient', NULL, false, false);
     UPDATE public.email_queue q
     SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
         ready = false,
@@ -3547,13 +4506,13 @@ BEGIN
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
                 mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
                 mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
-                mailgres.use_providers, mailgres.set_defaults'),
+                mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
-                mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
+                mailgres.tenants, mailgres.retry_policies, mailgres.settings, mailgres.provider_events'),
             ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
 
             ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
@@ -3566,6 +4525,8 @@ BEGIN
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
+                mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -3583,7 +4544,7 @@ BEGIN
                 expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
                 error_code, error_class, provider, provider_message_id, resend_id, generation,
                 template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
-                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
+                batch_id, batch_size, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
                 ON public.email_queue'),
             ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,

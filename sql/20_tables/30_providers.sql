@@ -1,17 +1,40 @@
--- Providers, and routes: ordered lists of providers. The state that all workers
--- share about a provider (paused, circuit open) lives in its row.
+-- Providers, and routes: ordered lists of providers. A provider is an account: two
+-- API keys are two providers. The state that all workers share about one (paused,
+-- told to wait, circuit open) lives in its row.
 
 CREATE TABLE mailgres.providers (
-    name          text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
-    kind          text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
-    idempotent    boolean NOT NULL DEFAULT false,
-    key_window    interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
-    batch_size    int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
-    enabled       boolean NOT NULL DEFAULT true,
-    paused_until  timestamptz,
-    pause_reason  text,
-    circuit       text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
-    circuit_since timestamptz NOT NULL DEFAULT mailgres.now()
+    name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    kind               text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
+    idempotent         boolean NOT NULL DEFAULT false,
+    key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
+    batch_size         int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
+    fixed_batches      boolean NOT NULL DEFAULT false,
+    enabled            boolean NOT NULL DEFAULT true,
+
+    -- by hand
+    paused_until       timestamptz,
+    pause_reason       text,
+
+    -- by what the provider said
+    waits_until        timestamptz,
+    waits_for          text CHECK (waits_for IN ('rate', 'quota')),
+    daily_quota        int CHECK (daily_quota >= 0),
+    monthly_quota      int CHECK (monthly_quota >= 0),
+
+    -- by its failures
+    circuit            text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
+    circuit_since      timestamptz NOT NULL DEFAULT mailgres.now(),
+    circuit_until      timestamptz,
+    circuit_reason     text,
+    failure_threshold  int NOT NULL DEFAULT 5 CHECK (failure_threshold > 0),
+    failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0'),
+    open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0'),
+    open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0'),
+    failures           int NOT NULL DEFAULT 0,
+    failed_at          timestamptz[] NOT NULL DEFAULT '{}',
+    reopened           int NOT NULL DEFAULT 0,
+    probe_token        uuid,
+    probe_until        timestamptz
 );
 
 COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
@@ -19,12 +42,33 @@ COMMENT ON COLUMN mailgres.providers.idempotent IS
     'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
 COMMENT ON COLUMN mailgres.providers.key_window IS
     'How long after the first try a key still protects against a second delivery.';
+COMMENT ON COLUMN mailgres.providers.batch_size IS 'How many emails a call takes.';
+COMMENT ON COLUMN mailgres.providers.fixed_batches IS
+    'A call with several emails has one key, so it is repeated with the same emails or not at all.';
+COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
+COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
+COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
+COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
+COMMENT ON COLUMN mailgres.providers.circuit IS
+    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
+COMMENT ON COLUMN mailgres.providers.circuit_until IS
+    'When an open circuit lets one call through; null means not by itself.';
+COMMENT ON COLUMN mailgres.providers.failure_threshold IS
+    'So many failed calls within failure_window open the circuit, or so many in a row.';
+COMMENT ON COLUMN mailgres.providers.open_for IS
+    'How long the circuit stays open at first; doubles each time it reopens.';
+COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row.';
+COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, newest last.';
+COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
+COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
 
 CREATE FUNCTION mailgres.is_open(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND p.circuit = 'closed'
-    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now());
+    AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now());
 
 COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
     'Whether emails may be claimed for this provider now.';
@@ -47,3 +91,19 @@ CREATE TABLE mailgres.route_providers (
 
 COMMENT ON TABLE mailgres.route_providers IS
     'The providers of a route in the order of preference.';
+
+-- What happened to a provider, for people and alerts. Only ever appended to.
+
+CREATE TABLE mailgres.provider_events (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at        timestamptz NOT NULL DEFAULT mailgres.now(),
+    provider  text NOT NULL,
+    event     text NOT NULL,
+    reason    text,
+    worker    text
+);
+
+COMMENT ON TABLE mailgres.provider_events IS 'What happened to providers: circuits, pauses, quotas.';
+COMMENT ON COLUMN mailgres.provider_events.event IS
+    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed.';
+COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call showed it; null: by hand.';

@@ -8,12 +8,15 @@ CREATE TABLE mailgres.tenants (
     pause_reason   text,
     from_email     text,
     reply_to       text,
+    route          text REFERENCES mailgres.routes,
     contact_email  text
 );
 
 COMMENT ON TABLE mailgres.tenants IS 'Tenants that differ from the default.';
 COMMENT ON COLUMN mailgres.tenants.weight IS
     'How many times three emails the tenant may have in a turn while others wait.';
+COMMENT ON COLUMN mailgres.tenants.route IS 'The route of its emails, if neither they nor their template name one.';
+COMMENT ON COLUMN mailgres.tenants.contact_email IS 'Who is told about its dead letters and alerts.';
 
 -- Where the next claim continues its round through the tenants. A claim locks the
 -- first free slot, so that any number of workers go round at once without waiting

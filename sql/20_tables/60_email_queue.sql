@@ -65,6 +65,7 @@ CREATE TABLE public.email_queue (
     parked_since         timestamptz,
     last_duration_ms     int,
     batch_id             uuid,
+    batch_size           int,
     lease_token          uuid,
     leased_at            timestamptz,
     lease_until          timestamptz,
@@ -88,7 +89,10 @@ CREATE TABLE public.email_queue (
     -- ends, it has been dead long enough. One index serves all of them.
     due_at               timestamptz GENERATED ALWAYS AS (
                              CASE status
-                                 WHEN 'pending' THEN CASE WHEN ready THEN expires_at ELSE next_retry_at END
+                                 -- one that may have arrived in a batch stays with it
+                                 WHEN 'pending' THEN CASE WHEN NOT ready THEN next_retry_at
+                                                          WHEN uncertain_since IS NULL OR batch_id IS NULL
+                                                          THEN expires_at END
                                  WHEN 'sending' THEN lease_until
                                  WHEN 'failed' THEN dead_at
                              END) STORED,
@@ -133,6 +137,9 @@ CREATE INDEX email_queue_urgent_idx ON public.email_queue
 -- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
 CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
 
+-- The rest of a batch that may have arrived; hardly ever holds anything.
+CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id) WHERE uncertain_since IS NOT NULL;
+
 CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
     (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
@@ -176,6 +183,7 @@ COMMENT ON COLUMN public.email_queue.uncertain_since IS 'An earlier try may have
 COMMENT ON COLUMN public.email_queue.parked_since IS 'Waiting since then for the sender''s set-up to be mended.';
 COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the provider took for the last try.';
 COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was handed to the provider.';
+COMMENT ON COLUMN public.email_queue.batch_size IS 'How many emails that batch has.';
 COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
 COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
 COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';

@@ -11,16 +11,22 @@ BEGIN
     ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
 
     -- The next email that becomes due by itself. Expired ones in the same index are
-    -- passed; promote ends them.
-    RETURN (
-        SELECT q.due_at FROM public.email_queue q
-        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
-        ORDER BY q.due_at LIMIT 1);
+    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
+    RETURN least(
+        (SELECT q.due_at FROM public.email_queue q
+         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+         ORDER BY q.due_at LIMIT 1),
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(x.at) FROM mailgres.providers p
+            CROSS JOIN LATERAL (VALUES (p.paused_until), (p.waits_until), (mailgres.next_token_at(p.name)),
+                (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
+            ) AS x(at)
+            WHERE x.at > mailgres.now()) END);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
-    'Registers a worker as sleeping; returns when the next waiting email is due.';
+    'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
 
 CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''

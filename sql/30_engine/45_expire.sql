@@ -16,7 +16,7 @@ BEGIN
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.expires_at <= mailgres.now()
+      AND q.expires_at <= mailgres.now() AND (q.uncertain_since IS NULL OR q.batch_id IS NULL)
       AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;

@@ -66,8 +66,13 @@ CREATE FUNCTION mailgres.pick_of(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_ids uuid[];
+    v_ids   uuid[];
+    v_room  constant int := mailgres.tenant_room(p_tenant) - coalesce((p_state.taken ->> p_tenant)::int, 0);
+    v_limit constant int := least(p_limit, v_room);
 BEGIN
+    IF v_limit < 1 THEN
+        RETURN p_state;
+    END IF;
     IF p_urgent THEN
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -77,7 +82,7 @@ BEGIN
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
-            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -87,12 +92,12 @@ BEGIN
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
             ORDER BY q.priority, q.next_retry_at
-            LIMIT p_limit FOR UPDATE SKIP LOCKED);
+            LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
     p_state.picked := p_state.picked || v_ids;
     p_state.taken := p_state.taken || jsonb_build_object(
         p_tenant, coalesce((p_state.taken ->> p_tenant)::int, 0) + cardinality(v_ids));
-    IF cardinality(v_ids) = p_limit THEN
+    IF cardinality(v_ids) = p_limit AND v_room IS DISTINCT FROM p_limit THEN
         p_state.hungry := p_state.hungry || p_tenant;
     END IF;
     RETURN p_state;

@@ -17,7 +17,7 @@ BEGIN
         error_message = 'the address is suppressed',
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.begun_at IS NULL AND q.dead_at IS NULL
+      AND q.begun_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_bound(q)
       AND EXISTS (
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));

@@ -6,54 +6,104 @@
 -- is reserved for processors that know no token (process_pending_emails_for_retry):
 -- they send by themselves, so no provider is chosen for them.
 
-CREATE TYPE mailgres.open_route AS (route text, provider text, idempotent boolean);
-
-CREATE FUNCTION mailgres.open_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.open_route[]
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN ARRAY(
-        SELECT DISTINCT ON (r.route)
-               ROW(r.route, p.name, coalesce(p.idempotent, false))::mailgres.open_route
-        FROM mailgres.routes r
-        LEFT JOIN mailgres.route_providers rp ON rp.route = r.route AND NOT p_rpc
-        LEFT JOIN mailgres.providers p
-            ON p.name = rp.provider
-            AND mailgres.is_open(p)
-            AND (p_providers IS NULL OR p.name = ANY (p_providers))
-        WHERE NOT r.paused AND (p_rpc OR p.name IS NOT NULL)
-        ORDER BY r.route, rp.position);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.open_routes(text[], boolean) IS
-    'The routes that can be served now, each with its first open provider.';
-
-CREATE FUNCTION mailgres.may_repeat(p_email public.email_queue, p_providers text[]) RETURNS boolean
+CREATE FUNCTION mailgres.may_repeat(
+    p_email public.email_queue, p_providers text[], p_route mailgres.open_route
+) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM mailgres.providers p
         WHERE p.name = p_email.provider
-          AND mailgres.is_open(p)
+          AND (mailgres.is_open(p) OR p_route.probe AND p.name = p_route.providers[1])
           AND (p_providers IS NULL OR p.name = ANY (p_providers))
           AND (NOT p.idempotent OR p_email.uncertain_since + p.key_window > mailgres.now()));
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[]) IS
+COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[], mailgres.open_route) IS
     'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
 
--- Leases those of the picked emails that may be sent.
+-- What a claim means for limits and circuits: tokens are taken; who tries whether a
+-- provider is back says so.
+CREATE FUNCTION mailgres.count_leased(p_ids uuid[], p_token uuid, p_route mailgres.open_route)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_used    record;
+    v_worker  text;
+    v_until   timestamptz;
+BEGIN
+    IF p_route.probe THEN
+        SELECT q.lease_worker, q.lease_until INTO v_worker, v_until FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token AND q.provider = p_route.providers[1] LIMIT 1;
+        IF FOUND THEN
+            PERFORM mailgres.set_circuit(p_route.providers[1], 'half_open', NULL, v_worker);
+            UPDATE mailgres.providers p SET probe_token = p_token, probe_until = v_until
+            WHERE p.name = p_route.providers[1];
+        END IF;
+    END IF;
+
+    PERFORM FROM mailgres.buckets LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOR v_used IN
+        SELECT q.provider, count(*) AS emails,
+               CASE WHEN p.fixed_batches THEN count(DISTINCT coalesce(q.batch_id, q.id))
+                    ELSE (count(*) + p.batch_size - 1) / p.batch_size END AS calls
+        FROM public.email_queue q JOIN mailgres.providers p ON p.name = q.provider
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
+        GROUP BY q.provider, p.fixed_batches, p.batch_size ORDER BY q.provider
+    LOOP
+        PERFORM mailgres.take_tokens('calls:' || v_used.provider, v_used.calls);
+        PERFORM mailgres.take_tokens('emails:' || v_used.provider, v_used.emails);
+    END LOOP;
+    FOR v_used IN
+        SELECT q.tenant_id, count(*) AS emails FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.tenant_id ORDER BY q.tenant_id
+    LOOP
+        PERFORM mailgres.take_tokens('tenant:' || v_used.tenant_id, v_used.emails);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_leased(uuid[], uuid, mailgres.open_route) IS
+    'Takes the tokens of what was leased, and marks the provider that it probes.';
+
+-- Leases those of the picked emails that may be sent, in at most p_calls calls.
 CREATE FUNCTION mailgres.lease(
-    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route
+    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
+    p_calls int
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_token constant uuid := gen_random_uuid();
+    v_token  constant uuid := gen_random_uuid();
+    v_keyed  constant text[] := ARRAY(SELECT p.name FROM mailgres.providers p WHERE p.idempotent);
+    v_ids    uuid[] := p_ids;
+    v_first  mailgres.providers;
+    v_plan   mailgres.call_plan;
 BEGIN
+    PERFORM FROM public.email_queue q
+    WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL LIMIT 1;
+    IF FOUND THEN
+        v_ids := mailgres.complete_batches(p_ids);
+    END IF;
+    v_plan.ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_ids)
+          AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers, p_route))
+          AND (mailgres.is_bound(q)
+               OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
+                   SELECT FROM public.email_suppressions s
+                   WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+    SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
+    IF v_first.fixed_batches THEN
+        v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
+    END IF;
+
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'sending',
@@ -65,26 +115,50 @@ BEGIN
         last_attempt_at = mailgres.now(),
         first_attempt_at = coalesce(q.first_attempt_at, mailgres.now()),
         last_duration_ms = NULL,
-        provider = CASE WHEN q.uncertain_since IS NULL THEN p_route.provider ELSE q.provider END,
+        provider = mailgres.provider_for(q, p_route.providers),
+        batch_id = CASE WHEN q.uncertain_since IS NULL THEN c.batch_id ELSE q.batch_id END,
+        batch_size = CASE WHEN q.uncertain_since IS NULL THEN c.size ELSE q.batch_size END,
         -- With a key the claim suffices: the call may be repeated whatever became of it.
-        begun_at = CASE WHEN CASE WHEN q.uncertain_since IS NULL THEN p_route.idempotent ELSE (
-                SELECT p.idempotent FROM mailgres.providers p WHERE p.name = q.provider) END
+        begun_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
             THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
             SELECT t.active_version FROM public.email_templates t
             WHERE t.template_type = q.template_type AND q.subject IS NULL))
-    WHERE q.id = ANY (p_ids)
-      AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
-      AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers))
-      AND NOT EXISTS (
-          SELECT FROM public.email_suppressions s
-          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+    FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
+    WHERE q.id = c.id
     RETURNING q.*;
+    PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int) IS
     'Gives picked emails to a worker under a new fencing token.';
+
+-- How much this claim may take along a route: one email to probe a provider, if nobody
+-- else does so at this moment; else what limits and quotas leave.
+CREATE FUNCTION mailgres.room_for(
+    p_route mailgres.open_route, p_limit int, OUT p_emails int, OUT p_calls int
+)
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_route.providers IS NULL THEN
+        p_emails := p_limit;
+        p_calls := p_limit;
+    ELSIF p_route.probe THEN
+        PERFORM FROM mailgres.providers p
+        WHERE p.name = p_route.providers[1] AND mailgres.wants_probe(p) FOR UPDATE SKIP LOCKED;
+        p_emails := FOUND::int;
+        p_calls := 1;
+    ELSE
+        SELECT x.p_emails, x.p_calls INTO p_emails, p_calls
+        FROM mailgres.room_at(p_route.providers[1], p_limit) x;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.room_for(mailgres.open_route, int) IS
+    'How many emails, in how many calls, a claim may take along a route now.';
 
 CREATE FUNCTION mailgres.claim(
     p_worker text,
@@ -99,6 +173,8 @@ DECLARE
     v_slot    mailgres.claim_slots;
     v_routes  mailgres.open_route[];
     v_route   mailgres.open_route;
+    v_room    int;
+    v_calls   int;
     v_ids     uuid[];
     v_leased  int;
     v_empty   int := 0;
@@ -131,15 +207,19 @@ BEGIN
     FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
-        SELECT * INTO v_slot.cursors, v_ids
-        FROM mailgres.pick(v_route.route, p_limit, p_providers, c_rpc, v_slot.cursors);
+        SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        IF v_room > 0 THEN
+            SELECT * INTO v_slot.cursors, v_ids
+            FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
+        END IF;
 
-        IF cardinality(v_ids) = 0 THEN
+        IF v_room < 1 OR cardinality(v_ids) = 0 THEN
             v_empty := v_empty + 1;
             v_slot.turn := v_slot.turn + 1;
             CONTINUE;
         END IF;
-        RETURN QUERY SELECT * FROM mailgres.lease(v_ids, p_worker, p_lease, p_providers, v_route);
+        RETURN QUERY SELECT * FROM mailgres.lease(
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);

@@ -25,7 +25,9 @@ BEGIN
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
           AND NOT EXISTS (
-              SELECT FROM mailgres.providers p WHERE p.name = q.provider AND NOT mailgres.is_open(p))
+              SELECT FROM mailgres.providers p
+              WHERE p.name = q.provider AND NOT mailgres.is_open(p)
+                AND p.probe_token IS DISTINCT FROM p_token)
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;

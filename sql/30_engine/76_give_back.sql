@@ -8,6 +8,7 @@ BEGIN
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
+        batch_id = CASE WHEN q.uncertain_since IS NOT NULL THEN q.batch_id END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;

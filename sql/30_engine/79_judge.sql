@@ -9,8 +9,26 @@ CREATE TYPE mailgres.verdict AS (
     parked_since     timestamptz
 );
 
-CREATE FUNCTION mailgres.judge(p_email public.email_queue, p_outcome text, p_retry_at timestamptz)
-    RETURNS mailgres.verdict
+CREATE FUNCTION mailgres.has_stand_in(p_email public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM mailgres.route_providers mine
+        JOIN mailgres.route_providers later ON later.route = mine.route AND later.position > mine.position
+        JOIN mailgres.providers p ON p.name = later.provider
+        WHERE mine.route = p_email.route AND mine.provider = p_email.provider AND mailgres.is_open(p));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
+    'Whether the route of an email has an open provider after the one that tried it last.';
+
+-- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
+-- the same key may have arrived.
+CREATE FUNCTION mailgres.judge(
+    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean
+) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -19,6 +37,8 @@ DECLARE
     v_policy    mailgres.retry_policies;
     v_provider  mailgres.providers;
     v_hold      boolean;
+    v_bound     boolean := mailgres.is_bound(p_email);
+    v_free      boolean;
     v           mailgres.verdict;
 BEGIN
     SELECT * INTO v_settings FROM mailgres.settings;
@@ -35,7 +55,11 @@ BEGIN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
-        v.next_retry_at := coalesce(p_retry_at, v_now + interval '1 minute');
+        v.next_retry_at := coalesce(p_retry_at, v_now + CASE p_outcome
+            WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END);
+        v.parked_since := p_email.parked_since;
+    ELSIF p_outcome = 'config' AND p_account THEN
+        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
@@ -44,25 +68,34 @@ BEGIN
             v.dead_reason := 'exhausted';
         END IF;
     ELSE
-        IF p_outcome IN ('ambiguous', 'uncertain') THEN
+        IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
             v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
             v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)
                 AND NOT EXISTS (
                     SELECT FROM public.email_templates t
                     WHERE t.template_type = p_email.template_type AND t.on_uncertain = 'resend');
         END IF;
+        -- A call that only tried whether the provider is back costs nothing. Who may have
+        -- arrived with others stays with them while the key protects.
+        v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
+        v_free := v_bound OR p_account AND p_email.lease_token = v_provider.probe_token;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
-        ELSIF p_email.retries >= p_email.max_retries THEN
+        ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
         ELSE
-            v.spent := 1;
+            v.spent := (NOT v_free)::int;
             v.next_retry_at := v_now + mailgres.retry_delay(
                 v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay);
         END IF;
     END IF;
 
-    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at THEN
+    -- A definite rejection, and the route has another provider that is open.
+    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
+       AND mailgres.has_stand_in(p_email) THEN
+        v.next_retry_at := v_now;
+    END IF;
+    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_bound THEN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
@@ -81,5 +114,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';

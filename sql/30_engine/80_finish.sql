@@ -9,9 +9,51 @@
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
 --   retry_at              when the provider said to come back (rate, quota, config)
+--   account               the fault is one of the provider or the account, not the email's
+--   pinned                an earlier call with the same key may have arrived
+--   suppress              the address does not exist: never write to it again
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
 -- SQLSTATE for which nothing was changed (MG030: the lease was lost).
+
+-- What the outcomes say about providers; read before they are written, as the lease
+-- tells who made the call.
+CREATE FUNCTION mailgres.reports_of(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
+                   coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
+        FROM jsonb_to_recordset(p_outcomes) AS o(
+            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean)
+        JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
+        WHERE q.id = ANY (p_ids));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reports_of(jsonb, uuid[]) IS
+    'The outcomes of calls, as far as they concern providers.';
+
+-- Addresses that a provider says do not exist.
+CREATE FUNCTION mailgres.suppress_reported(p_outcomes jsonb) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids constant uuid[] := ARRAY(
+        SELECT (o ->> 'id')::uuid
+        FROM jsonb_path_query(p_outcomes, '$[*] ? (@.suppress == true && @.outcome == "permanent")') o);
+BEGIN
+    INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
+    SELECT lower(q.recipient_email), '*', 'bounced', q.error_message, q.id
+    FROM public.email_queue q
+    WHERE q.id = ANY (v_ids) AND q.dead_reason = 'permanent'
+    ON CONFLICT DO NOTHING;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
+    'Suppresses the addresses that a provider said do not exist.';
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
@@ -20,8 +62,9 @@ CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_ids     uuid[];
-    v_faults  boolean;
+    v_ids      uuid[];
+    v_faults   boolean;
+    v_reports  mailgres.report[];
 BEGIN
     IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
@@ -35,14 +78,20 @@ BEGIN
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+    PERFORM FROM mailgres.providers p
+    WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
+    IF FOUND THEN
+        v_reports := mailgres.reports_of(p_outcomes, v_ids);
+    END IF;
 
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz)
+            detail text, duration_ms int, retry_at timestamptz, account boolean, pinned boolean)
     ), judged AS MATERIALIZED (
-        SELECT q.id, q.lease_token AS token, mailgres.judge(q, o.outcome, o.retry_at) AS verdict
+        SELECT q.id, q.lease_token AS token, mailgres.judge(
+                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -68,6 +117,7 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
         LEFT JOIN judged j ON j.id = o.id AND j.token = o.token
@@ -80,6 +130,13 @@ BEGIN
     SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM told o
     WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
+
+    IF v_reports IS NOT NULL THEN
+        PERFORM mailgres.heed(v_reports);
+    END IF;
+    IF v_faults THEN
+        PERFORM mailgres.suppress_reported(p_outcomes);
+    END IF;
 END
 $$;
 

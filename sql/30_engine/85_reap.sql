@@ -34,6 +34,7 @@ BEGIN
         ready = NOT (j.crashed OR j.hold),
         lease_losses = j.losses,
         uncertain_since = j.uncertain_since,
+        batch_id = CASE WHEN j.uncertain_since IS NOT NULL THEN q.batch_id END,
         dead_at = CASE WHEN j.crashed OR j.hold THEN mailgres.now() END,
         dead_reason = CASE WHEN j.crashed THEN 'crashed' WHEN j.hold THEN 'uncertain' END,
         error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,

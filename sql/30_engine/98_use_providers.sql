@@ -1,5 +1,5 @@
 -- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size}]. The default route leads along them; what
+-- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second}]. The default route leads along them; what
 -- operators set about a provider (paused, disabled) stays.
 
 CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
@@ -8,13 +8,19 @@ AS $$
 DECLARE
     v_names text[];
 BEGIN
-    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size)
-    SELECT x.name, x.kind, x.idempotent, x.batch_size
-    FROM jsonb_to_recordset(p_providers) AS x(name text, kind text, idempotent boolean, batch_size int)
+    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+    SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false)
+    FROM jsonb_to_recordset(p_providers)
+        AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+    ORDER BY x.name
     ON CONFLICT (name) DO UPDATE
-        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size
-        WHERE (p.kind, p.idempotent, p.batch_size)
-              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size);
+        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
+            fixed_batches = excluded.fixed_batches
+        WHERE (p.kind, p.idempotent, p.batch_size, p.fixed_batches)
+              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size, excluded.fixed_batches);
+    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    WHERE x.emails_per_second IS NOT NULL;
 
     -- One at a time, and only if it changes: workers of a fleet start together.
     PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;

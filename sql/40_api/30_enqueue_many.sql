@@ -49,7 +49,12 @@ BEGIN
            coalesce((x.request).max_retries, (x.policy).max_retries),
            x.starts_at, x.starts_at <= mailgres.now(),
            (x.request).tenant_id, coalesce((x.request).priority, (x.template).priority, 5),
-           coalesce((x.request).route, (x.template).route, 'default'), (x.request).scheduled_for,
+           coalesce(
+               (x.request).route, (x.template).route,
+               CASE WHEN (x.request).tenant_id <> 'default' THEN (
+                   SELECT n.route FROM mailgres.tenants n WHERE n.tenant_id = (x.request).tenant_id) END,
+               'default'),
+           (x.request).scheduled_for,
            coalesce((x.request).expires_at, x.starts_at + x.expires_after),
            (x.request).idempotency_key, (x.request).correlation_id, (x.policy).name,
            (x.request).retry_delay, (x.request).max_retry_delay,

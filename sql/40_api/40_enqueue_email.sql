@@ -40,7 +40,11 @@ BEGIN
          from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
     SELECT v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
            coalesce(p_max_retries, policy.max_retries), v_starts, v_starts <= mailgres.now(),
-           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(p_route, t.route, 'default'),
+           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(
+               p_route, t.route,
+               CASE WHEN p_tenant_id <> 'default' THEN (
+                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = p_tenant_id) END,
+               'default'),
            p_scheduled_for,
            coalesce(p_expires_at, v_starts + coalesce(t.expires_after, s.expires_after)),
            p_idempotency_key, p_correlation_id, policy.name, p_retry_delay, p_max_retry_delay,

@@ -58,6 +58,7 @@ DECLARE
     v_email     public.email_queue := mailgres.lock_email(p_queue_id);
     v_keep_key  boolean := false;
     v_new_key   boolean;
+    v_ids       uuid[] := ARRAY[p_queue_id];
 BEGIN
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
@@ -75,6 +76,14 @@ BEGIN
         END IF;
     END IF;
 
+    -- Who may have arrived in a batch goes again with all of it, or not at all.
+    IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            ORDER BY q.id FOR UPDATE);
+    END IF;
+
     -- A waiting email whose tries all failed for certain goes on with the key it has.
     v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
     UPDATE public.email_queue q
@@ -84,9 +93,10 @@ BEGIN
         generation = q.generation + v_new_key::int,
         uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
         first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
+        batch_id = CASE WHEN NOT v_new_key THEN q.batch_id END,
         -- a template that was mended since reaches it
         template_version = CASE WHEN NOT v_new_key THEN q.template_version END
-    WHERE q.id = p_queue_id;
+    WHERE q.id = ANY (v_ids);
     RETURN true;
 END
 $$;

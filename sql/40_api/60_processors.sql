@@ -65,7 +65,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    v_verdict := mailgres.judge(v_email, 'transient', NULL);
+    v_verdict := mailgres.judge(v_email, 'transient', NULL, false, false);
     UPDATE public.email_queue q
     SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
         ready = false,

@@ -46,13 +46,13 @@ BEGIN
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
                 mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
                 mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
-                mailgres.use_providers, mailgres.set_defaults'),
+                mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
-                mailgres.tenants, mailgres.retry_policies, mailgres.settings'),
+                mailgres.tenants, mailgres.retry_policies, mailgres.settings, mailgres.provider_events'),
             ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
 
             ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
@@ -65,6 +65,8 @@ BEGIN
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
+                mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -82,7 +84,7 @@ BEGIN
                 expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
                 error_code, error_class, provider, provider_message_id, resend_id, generation,
                 template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
-                batch_id, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
+                batch_id, batch_size, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
                 ON public.email_queue'),
             ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,

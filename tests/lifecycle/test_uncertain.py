@@ -71,7 +71,7 @@ def test_not_moved_to_another_provider(queue: Queue, clock: Clock) -> None:
     assert queue.email(queue_id).status == "pending"
 
 
-@pytest.mark.parametrize("outcome", ["ambiguous", "transient", "rate", "config"])
+@pytest.mark.parametrize("outcome", ["ambiguous", "transient", "quota", "config"])
 def test_dies_when_its_key_would_no_longer_protect(
     queue: Queue, clock: Clock, outcome: str
 ) -> None:

@@ -68,6 +68,13 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.capture": {WORKER},
     "mailgres.use_providers": {WORKER},
     "mailgres.set_defaults": {WORKER},
+    "mailgres.learn_limits": {WORKER},
+    "mailgres.limit_provider": {OPERATOR},
+    "mailgres.limit_tenant": {OPERATOR},
+    "mailgres.pause_provider": {OPERATOR},
+    "mailgres.resume_provider": {OPERATOR},
+    "mailgres.reset_provider": {OPERATOR},
+    "mailgres.set_route": {OPERATOR},
 }
 """Functions that somebody besides the owner may call."""
 
@@ -76,11 +83,14 @@ INTERNAL: Final = {
     for name in _names(
         """
         add_version are_addresses are_attachments are_headers are_tags attach clean_source
-        enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids forbid_change go_round has_attachments is_address is_open is_plain
-        is_sender judge lease lock_email may_repeat mend next_tenant open_routes pick pick_of
-        record record_import refuse refuse_request remove resolve retry_delay secure set_aside
-        share_of wake with_settings without_addresses
+        complete_batches count_leased count_sent enqueue_many expire_these fault_of
+        fault_of_contents fault_of_options fault_of_settings first_id_of first_ids forbid_change
+        go_round has_attachments has_stand_in heed heed_failures is_address is_bound is_open
+        is_plain is_sender is_shut judge known_provider lease lock_email may_repeat mend
+        next_tenant next_token_at open_routes pick pick_of plan_calls provider_for quota_left
+        record record_import refuse refuse_request remove reports_of resolve retry_delay room_at
+        room_for secure set_aside set_bucket set_circuit share_of suppress_reported take_tokens
+        tenant_room tokens_of wait_for wake wants_probe with_settings without_addresses
         """
     )
 }
@@ -99,10 +109,13 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_logs": {OPERATOR: _READ, SERVICE: _READ},
     "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
     "mailgres.attachments": _WORKER_READS,
+    "mailgres.buckets": _OPERATOR_READS,
     "mailgres.captured": _OPERATOR_READS,
     "mailgres.claim_slots": _OPERATOR_READS,
     "mailgres.dead_letters": _OPERATOR_READS,
+    "mailgres.provider_events": _WORKER_READS,
     "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.quota_usage": _OPERATOR_READS,
     "mailgres.retention_walk": _OPERATOR_READS,
     "mailgres.retry_policies": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.rollup_by_provider": _OPERATOR_READS,
@@ -138,7 +151,7 @@ OPEN: Final = {
         resend_id created_at tenant_id priority route scheduled_for expires_at ready retry_policy
         retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
         provider_message_id generation template_version first_attempt_at uncertain_since
-        parked_since last_duration_ms batch_id leased_at lease_until lease_worker lease_losses
+        parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker lease_losses
         begun_at has_attachments due_at
         """
     ),

@@ -1,0 +1,124 @@
+-- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
+-- the buckets, so that two claims do not take the same tokens.
+
+CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
+    LANGUAGE sql STABLE
+RETURN least(
+    greatest(b.per_second, 1),
+    b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0));
+
+COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+
+-- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
+CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_per_second IS NULL THEN
+        DELETE FROM mailgres.buckets b WHERE b.name = p_name;
+        RETURN;
+    END IF;
+    INSERT INTO mailgres.buckets AS b (name, per_second, tokens)
+    VALUES (p_name, p_per_second, greatest(p_per_second, 1))
+    ON CONFLICT (name) DO UPDATE
+        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b), filled_at = mailgres.now()
+        WHERE b.per_second <> excluded.per_second;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
+    'Sets how much may go out in a second; null means without limit.';
+
+CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.buckets b
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.now()
+    WHERE b.name = p_name;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_tokens(text, bigint) IS 'Takes tokens out of a bucket, if there is one.';
+
+CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_used  int;
+BEGIN
+    IF p.daily_quota IS NULL AND p.monthly_quota IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- What is on its way will count.
+    SELECT count(*) INTO v_used FROM public.email_queue q
+    WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
+    RETURN (
+        SELECT min(x.quota - v_used - coalesce(u.emails, 0))
+        FROM (VALUES ('day', p.daily_quota), ('month', p.monthly_quota)) AS x(period, quota)
+        LEFT JOIN mailgres.quota_usage u
+            ON u.provider = p.name AND u.period = x.period
+            AND u.starts = date_trunc(x.period, mailgres.now(), 'UTC')
+        WHERE x.quota IS NOT NULL);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.quota_left(mailgres.providers) IS
+    'How many emails the quotas of a provider leave for now; null means it has none.';
+
+-- What a claim may take for a provider.
+CREATE FUNCTION mailgres.room_at(p_provider text, INOUT p_emails int, OUT p_calls int)
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_bucket    mailgres.buckets;
+    v_provider  mailgres.providers;
+BEGIN
+    p_calls := p_emails;
+    FOR v_bucket IN
+        SELECT * FROM mailgres.buckets b
+        WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider)
+        ORDER BY b.name FOR UPDATE
+    LOOP
+        IF v_bucket.name LIKE 'calls:%' THEN
+            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket))::int);
+        ELSE
+            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket))::int);
+        END IF;
+    END LOOP;
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_provider;
+    p_emails := least(p_emails, mailgres.quota_left(v_provider));
+    IF NOT v_provider.fixed_batches THEN
+        p_emails := least(p_emails, p_calls * v_provider.batch_size);
+    END IF;
+    IF p_calls < 1 THEN
+        p_emails := 0;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.room_at(text, int) IS
+    'How many emails, in how many calls, may be claimed for a provider now.';
+
+-- When the next of a provider's tokens comes; null if there is one or no limit.
+CREATE FUNCTION mailgres.next_token_at(p_provider text) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN (
+    SELECT max(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+    FROM mailgres.buckets b
+    WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider) AND mailgres.tokens_of(b) < 1);
+
+COMMENT ON FUNCTION mailgres.next_token_at(text) IS
+    'When a provider may be called again by its rate limits; null means now.';
+
+CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (SELECT greatest(floor(mailgres.tokens_of(b)), 0)::int
+            FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.tenant_room(text) IS
+    'How many emails the rate limit of a tenant allows now; null means it has none.';

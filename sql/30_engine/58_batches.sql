@@ -1,0 +1,99 @@
+-- Emails that go to the provider in one call, under one key. A call whose outcome is
+-- unknown is repeated with the same emails in the same order or not at all, so the
+-- claim stores who belongs together, and leases such a batch whole.
+
+-- Whoever may have arrived together with others stays with them, whatever became of it
+-- since: expired, suppressed.
+CREATE FUNCTION mailgres.is_bound(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
+
+COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
+    'Whether the email may have arrived in a batch, and so has to stay with the rest of it.';
+
+CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
+
+-- Puts emails into calls: urgent ones, those with files and those that were rejected
+-- elsewhere go alone, the others together. At most p_calls, urgent and others in turn.
+CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
+    RETURNS mailgres.call_plan
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_plan mailgres.call_plan;
+BEGIN
+    WITH emails AS (
+        SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
+               q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
+                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
+        FROM public.email_queue q WHERE q.id = ANY (p_ids)
+    ), numbered AS (
+        SELECT e.*, CASE
+            WHEN e.uncertain THEN coalesce(e.batch_id, e.id)::text
+            WHEN e.alone THEN e.id::text
+            ELSE ((row_number() OVER (PARTITION BY e.alone ORDER BY e.id) - 1) / p_batch_size)::text END AS call
+        FROM emails e
+    ), calls AS (
+        SELECT n.call, count(*)::int AS size, bool_or(n.urgent) AS urgent,
+               CASE WHEN count(*) > 1 OR bool_or(n.uncertain AND n.batch_id IS NOT NULL)
+                    THEN coalesce((array_agg(n.batch_id) FILTER (WHERE n.uncertain))[1], gen_random_uuid())
+               END AS batch_id
+        FROM numbered n GROUP BY n.call
+    ), made AS (
+        SELECT c.* FROM (
+            SELECT c.*, row_number() OVER (PARTITION BY c.urgent ORDER BY c.call) AS turn FROM calls c
+        ) c
+        ORDER BY c.turn, c.urgent DESC LIMIT p_calls
+    )
+    SELECT array_agg(n.id), array_agg(m.batch_id), array_agg(CASE WHEN m.batch_id IS NOT NULL THEN m.size END)
+    INTO v_plan.ids, v_plan.batches, v_plan.sizes
+    FROM numbered n JOIN made m USING (call);
+    RETURN v_plan;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
+    'Puts emails into calls of a provider that takes several in one.';
+
+-- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
+-- or takes out those whose batch cannot be had whole. One claim at a time has a batch;
+-- another that picked some of it waits for nothing and lets go at its end.
+CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_batch  record;
+    v_all    uuid[];
+BEGIN
+    FOR v_batch IN
+        SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL
+        GROUP BY q.batch_id
+    LOOP
+        p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || v_batch.id, 0));
+        v_all := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+              AND q.dead_at IS NULL
+            ORDER BY q.id FOR UPDATE);
+        IF cardinality(v_all) = v_batch.size THEN
+            p_ids := p_ids || v_all;
+        ELSIF NOT EXISTS (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
+        THEN
+            -- Some of it was settled: the call cannot be repeated as it was.
+            UPDATE public.email_queue q
+            SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
+                error_message = 'an earlier try may have arrived, and its batch is no longer whole'
+            WHERE q.id = ANY (v_all);
+        END IF;
+    END LOOP;
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
+    'Makes batches whole that may have arrived, or leaves them out.';

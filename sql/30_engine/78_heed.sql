@@ -1,0 +1,180 @@
+-- What outcomes say about a provider, beyond the emails they belong to: it fails and is
+-- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
+
+-- One outcome, as finish tells it. `call` is the same for all emails of one call.
+CREATE TYPE mailgres.report AS (
+    provider  text,
+    call      uuid,
+    token     uuid,
+    worker    text,
+    outcome   text,
+    account   boolean,
+    code      text,
+    message   text,
+    retry_at  timestamptz
+);
+
+CREATE FUNCTION mailgres.set_circuit(p_provider text, p_state text, p_reason text, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.providers p
+    SET circuit = p_state,
+        circuit_since = mailgres.now(),
+        circuit_reason = CASE p_state WHEN 'open' THEN p_reason WHEN 'half_open' THEN p.circuit_reason END,
+        circuit_until = CASE p_state
+            WHEN 'open' THEN mailgres.now() + least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most)
+            ELSE p.circuit_until END,
+        reopened = CASE p_state WHEN 'open' THEN p.reopened + 1 WHEN 'closed' THEN 0 ELSE p.reopened END,
+        failures = CASE p_state WHEN 'closed' THEN 0 ELSE p.failures END,
+        failed_at = CASE p_state WHEN 'closed' THEN '{}' ELSE p.failed_at END,
+        probe_token = NULL,
+        probe_until = NULL
+    WHERE p.name = p_provider;
+    INSERT INTO mailgres.provider_events (provider, event, reason, worker)
+    VALUES (p_provider,
+            CASE p_state WHEN 'open' THEN 'CircuitBreakerOpened' WHEN 'closed' THEN 'CircuitBreakerClosed'
+                         ELSE 'CircuitBreakerHalfOpen' END,
+            p_reason, p_worker);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_circuit(text, text, text, text) IS
+    'Opens, half opens or closes the circuit of a provider, and notes it.';
+
+CREATE FUNCTION mailgres.wait_for(
+    p_provider mailgres.providers, p_what text, p_until timestamptz, p_reason text, p_worker text
+) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE mailgres.providers p
+    SET waits_until = p_until, waits_for = p_what
+    WHERE p.name = p_provider.name AND (p.waits_until IS NULL OR p.waits_until < p_until);
+    IF FOUND AND (p_provider.waits_until IS NULL OR p_provider.waits_until <= mailgres.now()) THEN
+        INSERT INTO mailgres.provider_events (provider, event, reason, worker)
+        VALUES (p_provider.name, CASE p_what WHEN 'rate' THEN 'RateLimited' ELSE 'QuotaReached' END,
+                p_reason, p_worker);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, text, text) IS
+    'Leaves a provider alone until the time it asked for.';
+
+-- Counts sent emails against the quotas; when one is used up, the provider waits for
+-- the next day or month.
+CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_full record;
+BEGIN
+    IF p_emails = 0 OR (p_provider.daily_quota IS NULL AND p_provider.monthly_quota IS NULL) THEN
+        RETURN;
+    END IF;
+    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
+    SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
+    FROM (VALUES ('day'), ('month')) AS x(period)
+    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
+    FOR v_full IN
+        SELECT u.period, date_trunc(u.period, u.starts + ('1 ' || u.period)::interval, 'UTC') AS ends
+        FROM mailgres.quota_usage u
+        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
+          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+    LOOP
+        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
+            format('the quota of this %s is used up', v_full.period), p_worker);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_sent(mailgres.providers, int, text) IS
+    'Counts sent emails against the quotas of a provider.';
+
+-- Whether the circuit has to change. A call that failed because of the provider counts;
+-- an answer of any other kind, to whatever email, shows that it is there.
+CREATE FUNCTION mailgres.heed_failures(p_provider mailgres.providers, p_reports mailgres.report[])
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    p          mailgres.providers := p_provider;
+    v_bad      int;
+    v_answers  int;
+    v_worst    mailgres.report;
+    v_reason   text;
+    v_probed   boolean;
+BEGIN
+    SELECT count(DISTINCT r.call) FILTER (WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')),
+           count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
+           bool_or(r.token = p.probe_token)
+    INTO v_bad, v_answers, v_probed
+    FROM unnest(p_reports) r;
+    SELECT r.* INTO v_worst FROM unnest(p_reports) r
+    WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
+    ORDER BY r.outcome = 'config' DESC LIMIT 1;
+    v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
+
+    IF v_probed AND p.circuit = 'half_open' THEN
+        PERFORM FROM unnest(p_reports) r
+        WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+        PERFORM mailgres.set_circuit(
+            p.name, CASE WHEN FOUND THEN 'open' ELSE 'closed' END, v_reason, p_reports[1].worker);
+    ELSIF v_worst.outcome = 'config' THEN
+        IF p.circuit = 'closed' THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        END IF;
+    ELSIF v_bad > 0 OR p.failures > 0 THEN
+        p.failures := v_bad + CASE WHEN v_answers = 0 THEN p.failures ELSE 0 END;
+        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
+        p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
+        UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
+        IF p.circuit = 'closed' AND v_bad > 0 AND (
+            p.failures >= p.failure_threshold
+            OR (SELECT count(*) FROM unnest(p.failed_at) f
+                WHERE f > mailgres.now() - p.failure_window) >= p.failure_threshold)
+        THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        END IF;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed_failures(mailgres.providers, mailgres.report[]) IS
+    'Opens or closes the circuit of a provider by the outcomes of its calls.';
+
+CREATE FUNCTION mailgres.heed(p_reports mailgres.report[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_provider  mailgres.providers;
+    v_mine      mailgres.report[];
+    v_report    mailgres.report;
+BEGIN
+    -- in the order of their names, as everybody locks them
+    FOR v_provider IN
+        SELECT * FROM mailgres.providers p
+        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) ORDER BY p.name FOR UPDATE
+    LOOP
+        v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
+        PERFORM mailgres.heed_failures(v_provider, v_mine);
+        PERFORM mailgres.count_sent(
+            v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
+        FOR v_report IN
+            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_mine) r
+            WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
+        LOOP
+            PERFORM mailgres.wait_for(v_provider, v_report.outcome,
+                coalesce(v_report.retry_at, mailgres.now() + CASE v_report.outcome
+                    WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END),
+                coalesce(v_report.code, v_report.outcome), v_report.worker);
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed(mailgres.report[]) IS
+    'Draws the conclusions about providers from the outcomes of their calls.';

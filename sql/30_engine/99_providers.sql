@@ -1,0 +1,149 @@
+-- What is set about a provider: by what it says of itself, and by operators.
+
+CREATE FUNCTION mailgres.known_provider(p_name text) RETURNS mailgres.providers
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_provider mailgres.providers;
+BEGIN
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG060', format('there is no provider %L', p_name),
+            format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
+    END IF;
+    RETURN v_provider;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refuses an unknown name.';
+
+-- What a provider told a worker of its limits; null: it said nothing.
+CREATE FUNCTION mailgres.learn_limits(
+    p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF p_calls_per_second > 0 THEN
+        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
+    END IF;
+    UPDATE mailgres.providers p
+    SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
+    WHERE p.name = p_name
+      AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
+          (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
+    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
+    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
+    FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
+    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
+        WHERE u.emails < excluded.emails;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
+    'Keeps what a provider said of its own limits, for all workers.';
+
+CREATE FUNCTION mailgres.limit_provider(
+    p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
+        PERFORM mailgres.refuse('MG061', 'a limit is above zero', 'To stop a provider, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
+    UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
+    -- What was waited for may no longer hold.
+    UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
+    WHERE p.name = p_name AND p.waits_for = 'quota' AND coalesce(mailgres.quota_left(p), 1) > 0;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
+    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
+
+CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
+        PERFORM mailgres.refuse('MG061', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
+    'Sets how many emails of a tenant may leave in a second; null means any number.';
+
+CREATE FUNCTION mailgres.pause_provider(
+    p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
+    WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
+    'Claims nothing for a provider until then; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_provider(p_name);
+    UPDATE mailgres.providers p SET paused_until = NULL, pause_reason = NULL WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event) VALUES (p_name, 'Resumed');
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
+
+CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_provider mailgres.providers := mailgres.known_provider(p_name);
+BEGIN
+    UPDATE mailgres.providers p
+    SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
+    WHERE p.name = p_name;
+    IF v_provider.circuit <> 'closed' THEN
+        PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
+    END IF;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reset_provider(text) IS
+    'Forgets failures and waits of a provider, and closes its circuit.';
+
+CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
+        PERFORM mailgres.refuse('MG062', 'a route needs a name and at least one provider',
+            'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
+    END IF;
+    PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);
+    INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
+    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
+    DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
+    INSERT INTO mailgres.route_providers (route, position, provider)
+    SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
+    GROUP BY x.name;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
+    'Makes a route, or leads one along other providers.';
