@@ -57,6 +57,7 @@ freeze: $(READY) ## Write sql/ into the newest unreleased migration
 docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/settings_page.py
+	$(BIN)/python scripts/provider_errors.py
 
 peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks compare with
 

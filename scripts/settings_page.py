@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mailgres.settings import DEFINITIONS, PROFILES, Definition
+from mailgres.settings.accounts import OPTIONS, variable_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
@@ -39,6 +40,44 @@ it does anything. Secrets belong in the environment, or in a file that only its 
 Durations are written as `500ms`, `30s`, `5m`, `1.5h` or `2d`; a plain number means seconds.
 """
 
+ACCOUNTS = """
+## Several accounts
+
+A provider is an account. `resend`, `ses` and `smtp` are those that the settings below describe;
+there may be more of a kind, under names that begin with it and a dash, such as `resend-acme`: one
+for each customer, say, or SES in two regions. `providers` names them, and so do routes. What an
+account needs is in a table of the file or in variables; the variables go first.
+
+```toml
+# mailgres.toml
+providers = ["resend-acme", "ses-eu", "smtp"]
+smtp_url = "smtp://localhost?tls=none"
+
+[accounts.resend-acme]  # its key is in MAILGRES_RESEND_ACME_API_KEY
+api_url = "https://api.resend.com"
+
+[accounts.ses-eu]
+region = "eu-west-1"
+configuration_set = "events"
+```
+
+What an account does not say of `api_url` and `region` is as in the settings of its kind. Everything
+else is its own.
+
+"""
+
+
+def accounts() -> str:
+    """Describe the options of accounts."""
+    rows = [
+        f"| `{kind}-…` | `{option}` | `{variable_of(kind + '-acme', option)}` |"
+        f" [{kind}_{option}](#{kind}_{option}) |"
+        for kind, options in OPTIONS.items()
+        for option in options
+    ]
+    head = ["| account | key | variable of `…-acme` | as the setting |", "|---|---|---|---|"]
+    return ACCOUNTS + "\n".join([*head, *rows]) + "\n"
+
 
 def section(definition: Definition) -> str:
     """Describe one setting."""
@@ -69,7 +108,7 @@ def profiles() -> str:
 def page() -> str:
     """The whole page."""
     sections = "".join(map(section, DEFINITIONS.values()))
-    return HEAD + profiles() + "\n## All settings\n" + sections
+    return HEAD + profiles() + accounts() + "\n## All settings\n" + sections
 
 
 if __name__ == "__main__":

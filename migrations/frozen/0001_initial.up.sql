@@ -1385,8 +1385,8 @@ COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
 
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
--- Puts emails into calls: urgent ones, those with files and those that were rejected
--- elsewhere go alone, the others together. At most p_calls, urgent and others in turn.
+-- Puts emails into calls: urgent ones, those with files, those that were rejected
+-- elsewhere or with a whole batch go alone, the others together. At most p_calls, urgent and others in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -1397,6 +1397,7 @@ BEGIN
     WITH emails AS (
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
+                   OR coalesce(q.error_code LIKE 'batch:%', false)
                    OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
     ), numbered AS (
@@ -2395,6 +2396,7 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
 --   retry_at              when the provider said to come back (rate, quota, config)
+--   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   suppress              the address does not exist: never write to it again
@@ -2474,7 +2476,8 @@ BEGIN
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz, account boolean, pinned boolean)
+            detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
+            pinned boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
@@ -2503,6 +2506,8 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            -- those that could not be rendered were not in the call
+            batch_size = coalesce(o.batch_size, q.batch_size),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
@@ -3096,8 +3101,10 @@ COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider c
 -- ---- sql/30_engine/98_use_providers.sql
 
 -- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second}]. The default route leads along them; what
--- operators set about a provider (paused, disabled) stays.
+-- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
+-- The default route leads along them, but for those with a route of their own, of the
+-- same name: accounts of some tenants. What operators set about a provider (paused,
+-- disabled) or such a route stays.
 
 CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
@@ -3119,10 +3126,19 @@ BEGIN
     FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
     WHERE x.emails_per_second IS NOT NULL;
 
+    WITH fresh AS (
+        INSERT INTO mailgres.routes (route, description)
+        SELECT x.name, 'The account of this name.'
+        FROM jsonb_to_recordset(p_providers) AS x(name text, own_route boolean) WHERE x.own_route ORDER BY x.name
+        ON CONFLICT DO NOTHING RETURNING route
+    )
+    INSERT INTO mailgres.route_providers (route, position, provider) SELECT f.route, 1, f.route FROM fresh f;
+
     -- One at a time, and only if it changes: workers of a fleet start together.
     PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;
     v_names := ARRAY(
-        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x ORDER BY x.ordinality);
+        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x
+        WHERE NOT coalesce((x.value ->> 'own_route')::boolean, false) ORDER BY x.ordinality);
     IF v_names IS DISTINCT FROM ARRAY(
         SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = 'default' ORDER BY rp.position)
     THEN

@@ -13,8 +13,8 @@ COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
 
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
--- Puts emails into calls: urgent ones, those with files and those that were rejected
--- elsewhere go alone, the others together. At most p_calls, urgent and others in turn.
+-- Puts emails into calls: urgent ones, those with files, those that were rejected
+-- elsewhere or with a whole batch go alone, the others together. At most p_calls, urgent and others in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -25,6 +25,7 @@ BEGIN
     WITH emails AS (
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
+                   OR coalesce(q.error_code LIKE 'batch:%', false)
                    OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
     ), numbered AS (

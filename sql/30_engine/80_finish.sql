@@ -9,6 +9,7 @@
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
 --   retry_at              when the provider said to come back (rate, quota, config)
+--   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   suppress              the address does not exist: never write to it again
@@ -88,7 +89,8 @@ BEGIN
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz, account boolean, pinned boolean)
+            detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
+            pinned boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
@@ -117,6 +119,8 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            -- those that could not be rendered were not in the call
+            batch_size = coalesce(o.batch_size, q.batch_size),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from mailgres import database, embedded, migrate
 from mailgres.providers.capture import CaptureProvider
@@ -23,29 +26,35 @@ from mailgres.store import Store
 from mailgres.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
+    from typing import Any
+
+    from rich.console import Console
 
     from mailgres.providers import Provider
 
 WELCOME = """\
 BEGIN;
 -- your application's own statements
-SELECT enqueue_email('5f0c9c1e-8d0b-4f7e-9a53-0d6b7a1f2c11', 'welcome_user', 'ana@example.com',
-                     '{"name": "Ana", "product": "Acme"}');
+SELECT enqueue_email(
+  '5f0c9c1e-8d0b-4f7e-9a53-0d6b7a1f2c11', 'welcome_user', 'ana@example.com',
+  '{"name": "Ana", "product": "Acme"}');
 COMMIT;"""
 ROLLED_BACK = """\
 BEGIN;
 SELECT enqueue_email(NULL, 'welcome_user', 'nobody@example.com');
 ROLLBACK;"""
 SCHEDULED = """\
-SELECT enqueue_email(NULL, 'signup_confirmation', 'joao@example.com',
-                     '{"name": "João", "confirmation_url": "https://acme.example.com/c/1"}',
-                     p_tenant_id => 'acme', p_scheduled_for => now() + interval '2 hours');"""
+SELECT enqueue_email(
+  NULL, 'signup_confirmation', 'joao@example.com',
+  '{"name": "João", "confirmation_url": "https://acme.example.com/c/1"}',
+  p_tenant_id => 'acme', p_scheduled_for => now() + interval '2 hours');"""
 BULK = """\
 SELECT count(*) AS enqueued FROM enqueue_emails('[
-  {"template_type": "welcome_user", "recipient_email": "li@example.com", "tenant_id": "acme",
-   "payload": {"locale": "pt"}},
-  {"recipient_email": "kim@example.com", "subject": "Your invoice", "text": "It is 12 EUR."}]');"""
+  {"template_type": "welcome_user", "recipient_email": "li@example.com",
+   "tenant_id": "acme", "payload": {"locale": "pt"}},
+  {"recipient_email": "kim@example.com",
+   "subject": "Your invoice", "text": "It is 12 EUR."}]');"""
 REFUSED = """\
 SELECT enqueue_email(NULL, 'welcome_usr', 'ana@example.com');"""
 QUEUE = """\
@@ -70,28 +79,47 @@ BEFORE = (
 )
 AFTER = (
     ("A worker ran. What it rendered and sent (here: captured)", ARRIVED),
-    ("One was retried, one is dead with its reason, one waits for its time", OUTCOME),
+    ("After simulated faults: one was retried, one is dead with its reason", OUTCOME),
     ("What happened, try by try", LOG),
 )
 FAULTS = (
-    Fault("transient", frozenset({1}), code="503", message="the provider was busy (simulated)"),
-    Fault("permanent", frozenset({2}), code="422", message="no such mailbox (simulated)"),
+    Fault("transient", frozenset({1}), code="503", message="the provider was busy"),
+    Fault("permanent", frozenset({2}), code="422", message="no such mailbox"),
 )
 
 
-def run(say: Callable[[str], None]) -> None:
-    """Run the demo, telling `say` each line."""
+def run(console: Console) -> None:
+    """Run the demo, and show it."""
     with embedded.server() as server, _scratch_database(server) as url:
         migrate.upgrade(url)
         with database.connect(url, autocommit=True) as connection:
-            say(f"PostgreSQL {_version(connection)} is up, and the queue is migrated.\n")
-            for part in (BEFORE, AFTER):
-                for title, statement in part:
-                    say(f"-- {title}\n{statement}")
-                    say("\n".join(_answer(connection, statement)) + "\n")
-                if part is BEFORE:
-                    _send_all(url, connection)
-    say("The demo's database is gone again. Next: mailgres migrate on your own (see README).")
+            say(console, f"PostgreSQL {_version(connection)} is up, and the queue is migrated.\n")
+            for title, statement in BEFORE:
+                _show(console, connection, title, statement)
+            _send_all(url, connection)
+            for title, statement in AFTER:
+                _show(console, connection, title, statement)
+    say(console, "The demo's database is gone again. Next: mailgres migrate (see README).")
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Show text as it is: in a pipe no line is broken, and no bracket is taken for markup."""
+    console.print(Text(text, style), soft_wrap=True)
+
+
+def _show(console: Console, connection: psycopg.Connection, title: str, statements: str) -> None:
+    """Run statements and show them with the answers: tables, or the refusal."""
+    say(console, f"-- {title}", "bold")
+    say(console, statements, "cyan")
+    try:
+        cursor = connection.execute(statements)
+    except psycopg.Error as error:
+        say(console, f"ERROR:  {error.diag.message_primary}", "red")
+        say(console, f"HINT:  {error.diag.message_hint}")
+    else:
+        for table in _tables(cursor):
+            console.print(table)
+    console.print()
 
 
 def _send_all(url: str, connection: psycopg.Connection) -> None:
@@ -131,19 +159,16 @@ def _version(connection: psycopg.Connection) -> str:
     return f"{major}.{minor}"
 
 
-def _answer(connection: psycopg.Connection, statements: str) -> list[str]:
-    """What the database says to some statements: a table, or the refusal."""
-    try:
-        cursor = connection.execute(statements)
-    except psycopg.Error as error:
-        return [f"ERROR:  {error.diag.message_primary}", f"HINT:  {error.diag.message_hint}"]
-    lines: list[str] = []
-    while True:
+def _tables(cursor: psycopg.Cursor[Any]) -> Iterator[Table]:
+    """A table for each of the answers that has rows."""
+    more: bool | None = True
+    while more:
         if cursor.description:
-            names = [column.name for column in cursor.description]
-            lines += _table(names, [[_text(value) for value in row] for row in cursor])
-        if not cursor.nextset():
-            return lines
+            table = Table(*(column.name for column in cursor.description), box=box.ROUNDED)
+            for row in cursor:
+                table.add_row(*(Text(_text(value)) for value in row))
+            yield table
+        more = cursor.nextset()
 
 
 def _text(value: object) -> str:
@@ -151,11 +176,3 @@ def _text(value: object) -> str:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.1f} s"
     return "" if value is None else str(value)
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as psql shows them."""
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    cells = [" | ".join(map(str.ljust, row, widths)).rstrip() for row in (names, *rows)]
-    rule = "-+-".join("-" * width for width in widths)
-    return [f" {line}" for line in (cells[0], rule, *cells[1:])]

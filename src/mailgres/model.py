@@ -21,7 +21,11 @@ Verdict = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """An email under the lease of this worker. The fields are columns of `email_queue`."""
+    """An email under the lease of this worker. The fields are columns of `email_queue`.
+
+    `batch_id`: the batch it was claimed in; None if its call is its own. A batch is repeated whole
+    and under the key of the batch, because its provider knows no other.
+    """
 
     id: UUID
     lease_token: UUID
@@ -44,6 +48,7 @@ class Email:
     cc: list[str] | None
     bcc: list[str] | None
     has_attachments: bool
+    batch_id: UUID | None = None
 
     @property
     def key(self) -> str:
@@ -96,12 +101,27 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider said of its own limits; None where it said nothing.
+
+    `calls_per_second`: how many calls it takes. `daily`, `monthly`: how many emails.
+    `sent_today`: how many emails of the daily limit it counts as used.
+    """
+
+    calls_per_second: float | None = None
+    daily: int | None = None
+    monthly: int | None = None
+    sent_today: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a try, on its way to the database."""
 
     email: Email
     result: Result
     duration_ms: int | None = None
+    call_size: int | None = None
 
     def as_json(self) -> Mapping[str, Any]:
         """The outcome as `mailgres.finish` takes it."""
@@ -118,6 +138,7 @@ class Outcome:
                 "code": result.code,
                 "message": result.message,
                 "detail": result.detail,
+                "batch_size": self.call_size,
                 "retry_at": result.retry_at.isoformat() if result.retry_at else None,
                 "account": result.account,
                 "pinned": result.pinned,

@@ -45,7 +45,7 @@ def from_database(error: BaseException) -> MailgresError | None:
     if state is None:
         return DatabaseUnreachable() if _lost(error, cause) else None
     if state.startswith("MG"):
-        cls = next((c for c in _with_sqlstate() if c.sqlstate == state), MailgresError)
+        cls = next((c for c in with_sqlstate() if c.sqlstate == state), MailgresError)
         return cls(*_texts(cause))
     other = _OF_POSTGRES.get(state) or _OF_POSTGRES.get(state[:2])
     return other() if other else None
@@ -74,8 +74,9 @@ def _texts(cause: BaseException) -> tuple[str | None, str | None]:
     return getattr(raised, "message", None), getattr(raised, "hint", None)
 
 
-def _with_sqlstate(cls: type[MailgresError] = MailgresError) -> Iterator[type[MailgresError]]:
+def with_sqlstate(cls: type[MailgresError] = MailgresError) -> Iterator[type[MailgresError]]:
+    """All errors that the database raises itself."""
     for child in cls.__subclasses__():
         if child.sqlstate:
             yield child
-        yield from _with_sqlstate(child)
+        yield from with_sqlstate(child)

@@ -7,6 +7,7 @@ LISTEN, no settings.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.model import Outcome
+    from mailgres.model import Limits, Outcome
 
 T = TypeVar("T")
 
@@ -150,6 +151,30 @@ class Store:
         with self.pool.connection() as connection:
             connection.execute(QUERIES["use_providers"], {"providers": Jsonb(providers)})
 
+    def learn_limits(self, provider: str, limits: Limits) -> None:
+        """Keep what a provider said of its limits, for all workers."""
+        with self.pool.connection() as connection:
+            connection.execute(
+                QUERIES["learn_limits"], {"provider": provider, **dataclasses.asdict(limits)}
+            )
+
+    def last_event(self) -> int:
+        """The number of the last event of any provider."""
+        with self.pool.connection() as connection:
+            row = connection.execute(QUERIES["last_event"]).fetchone()
+        return row[0] if row else 0
+
+    def events(self, after: int) -> list[tuple[int, str, str, str | None]]:
+        """What this worker's calls showed of providers: number, provider, event, reason."""
+        with self.pool.connection() as connection:
+            rows = connection.execute(QUERIES["events"], {"worker": self.worker, "after": after})
+            return rows.fetchall()
+
+    def routed(self) -> list[tuple[str, str]]:
+        """Every route with every provider on it."""
+        with self.pool.connection() as connection:
+            return connection.execute(QUERIES["routed"]).fetchall()
+
     def sleep(self, connection: psycopg.Connection, seconds: timedelta) -> timedelta | None:
         """Ask to be woken; returns how long it is until an email is due by itself."""
         row = connection.execute(
@@ -187,7 +212,7 @@ class Store:
         for email in emails:
             leases[email.lease_token].append(email.id)
         held: set[UUID] = set()
-        with self.pool.connection(patience) as connection:
+        with self.pool.connection(patience) as connection, connection.transaction():
             for token, ids in leases.items():
                 rows = connection.execute(QUERIES[query], {"token": token, "ids": ids, **more})
                 held.update(row[0] for row in rows)

@@ -6,7 +6,7 @@
 SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
        payload::text AS payload,
        retries, generation, provider, priority,
-       from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments
+       from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments, batch_id
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- begin --
@@ -51,6 +51,22 @@ SELECT mailgres.capture(%(messages)s)
 
 -- use_providers --
 SELECT mailgres.use_providers(%(providers)s)
+
+-- learn_limits --
+SELECT mailgres.learn_limits(
+    %(provider)s, %(calls_per_second)s, %(daily)s, %(monthly)s, %(sent_today)s)
+
+-- events --
+SELECT id, provider, event, reason FROM mailgres.provider_events
+WHERE worker = %(worker)s AND id > %(after)s ORDER BY id
+
+-- last_event --
+SELECT coalesce(max(id), 0) FROM mailgres.provider_events
+
+-- routed --
+SELECT rp.route, rp.provider FROM mailgres.route_providers rp
+JOIN mailgres.providers p ON p.name = rp.provider
+WHERE p.enabled ORDER BY rp.route, rp.position
 
 -- set_defaults --
 SELECT mailgres.set_defaults(%(retry_policy)s, %(expires_after)s)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+import provider_errors
 import reference
 
 
 def test_errors_page_is_current() -> None:
     written = (reference.DOCS / "errors.md").read_text(encoding="utf-8")
     assert written == reference.errors_page(), "run `make docs`"
+
+
+def test_page_of_provider_errors_is_current() -> None:
+    written = provider_errors.PAGE.read_text(encoding="utf-8")
+    assert written == provider_errors.page(), "run `make docs`"
 
 
 def test_sql_page_is_current(conn: psycopg.Connection) -> None:

@@ -60,7 +60,10 @@ def test_bad_values(name: str, value: object) -> None:
             "providers",
             "ses,resnd",
             "'resnd' is not known (did you mean resend?)",
-            "Give one or more of capture, null, resend, ses, smtp, in a list or with commas.",
+            (
+                "Give one or more of capture, null, resend, ses, smtp, or accounts of theirs such"
+                " as smtp-acme, in a list or with commas."
+            ),
         ),
         (
             "expires_after",

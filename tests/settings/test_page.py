@@ -7,6 +7,7 @@ from pathlib import Path
 
 import settings_page
 from mailgres.settings import DEFINITIONS, load
+from mailgres.settings.accounts import OPTIONS, variable_of
 
 
 def test_the_page_is_current() -> None:
@@ -20,8 +21,22 @@ def test_every_setting_is_on_it() -> None:
         assert definition.about.endswith(".")
 
 
-def test_its_example(tmp_path: Path) -> None:
-    blocks = re.findall(r"```toml\n(.*?)```", settings_page.page(), re.DOTALL)
-    assert len(blocks) == 1
-    (tmp_path / "mailgres.toml").write_text(blocks[0])
+def test_its_examples(tmp_path: Path) -> None:
+    examples = re.findall(r"```toml\n(.*?)```", settings_page.page(), re.DOTALL)
+    assert len(examples) == 2
+    path = tmp_path / "mailgres.toml"
+    path.touch(mode=0o600)
+    path.write_text(examples[0])
     assert load({}, {}, tmp_path).providers == ("resend", "ses")
+    path.write_text(examples[1])
+    settings = load({"MAILGRES_RESEND_ACME_API_KEY": "re_1"}, {}, tmp_path)
+    settings.check_providers()
+    assert settings.remarks() == ()
+    assert [account.name for account in settings.accounts()] == ["resend-acme", "ses-eu", "smtp"]
+
+
+def test_every_option_of_accounts_is_on_it() -> None:
+    for kind, options in OPTIONS.items():
+        for option in options:
+            assert f"{kind}_{option}" in DEFINITIONS
+            assert f"`{variable_of(kind + '-acme', option)}`" in settings_page.page()

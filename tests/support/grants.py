@@ -151,8 +151,8 @@ OPEN: Final = {
         resend_id created_at tenant_id priority route scheduled_for expires_at ready retry_policy
         retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
         provider_message_id generation template_version first_attempt_at uncertain_since
-        parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker lease_losses
-        begun_at has_attachments due_at
+        parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker
+        lease_losses begun_at has_attachments due_at
         """
     ),
     "public.email_logs": _names(

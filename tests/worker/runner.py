@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.model import Email, Outcome, Settled
@@ -35,7 +36,7 @@ class Order:
     batch_size: int = 10
     poll: float = 0.1
     grace: float = 30.0
-    pool_timeout: float = 30.0
+    patience: float = 10.0
     drain: bool = False
     janitors: bool = False
     stop_at: str | None = None
@@ -79,9 +80,8 @@ class StoppingRenderer(Renderer):
 
 def main(order: Order) -> None:
     ledger = Ledger(Path(order.ledger))
-    store = StoppingStore(order.url, worker=order.name)
+    store = StoppingStore(order.url, worker=order.name, patience=order.patience)
     store.ledger, store.stop_at = ledger, order.stop_at
-    store.pool.timeout = order.pool_timeout
     double = Double(ledger, **(order.double or {}))
     renderer = StoppingRenderer(store, "noreply@example.com")
     renderer.stopping = store
@@ -104,4 +104,7 @@ def main(order: Order) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    main(Order(**json.loads(sys.argv[1])))
+    try:
+        main(Order(**json.loads(sys.argv[1])))
+    except MailgresError as error:
+        sys.exit(f"Error: {error.message}")

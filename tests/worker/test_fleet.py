@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +12,21 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Connect
-from worker.bench import DEADLINE, Bench, Process, until
+from worker.bench import DEADLINE, PROGRAM, Bench, Process, until
 
 SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 BLOCKED = """
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
 """
+BOTH = ("worker", "--processes", "2")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for the children in /proc")
 
 
 @pytest.fixture
 def fleet(bench: Bench) -> Iterator[Process]:
     """Two workers that have nothing to do."""
-    with bench.script("worker", "--processes", "2") as parent:
+    with bench.script(*BOTH) as parent:
         until(lambda: bench.value(SLEEPERS) == 2, "both sleep")
         yield parent
 
@@ -38,29 +41,124 @@ def children(parent: Process) -> list[int]:
 def command(pid: str) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
-    except FileNotFoundError:  # it has just ended
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for the children in /proc")
+def runs(pid: int) -> bool:
+    """Whether it is there, and not only waiting to be buried."""
+    return bool(command(str(pid)))
+
+
+@linux
 def test_one_that_dies_is_replaced(bench: Bench, fleet: Process) -> None:
     before = children(fleet)
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
     until(lambda: len(children(fleet)) == 2 and before[0] not in children(fleet), "a new one")
+    assert "a worker died with -9" in fleet.log
     bench.fill(20)
     until(lambda: bench.statuses() == {"sent": 20}, "all is sent")
     fleet.popen.terminate()
     assert fleet.popen.wait(DEADLINE) == 0
 
 
-def test_ctrl_c_finishes_what_is_in_flight(bench: Bench, fleet: Process, connect: Connect) -> None:
-    """The terminal's signal reaches parent and children alike; it counts once."""
+@linux
+def test_the_parent_is_killed(bench: Bench, fleet: Process) -> None:
+    """Nobody is left who would stop the workers: they end by themselves, and in order."""
+    workers = children(fleet)
+    fleet.popen.kill()
+    fleet.popen.wait(DEADLINE)
+    until(lambda: not any(map(runs, workers)), "both have ended")
+    assert bench.value(SLEEPERS) == 0
+    assert "the parent died" in fleet.log
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_before_it_has_started(bench: Bench, number: signal.Signals) -> None:
+    """The workers are there, but cannot handle a signal yet: it waits until they can."""
+    with bench.script(*BOTH) as parent:
+        until(lambda: children(parent), "there is a worker")
+        workers = children(parent)
+        os.killpg(parent.popen.pid, number)
+        assert parent.popen.wait(DEADLINE) == 0, parent.log
+        assert not any(map(runs, workers))
+    assert "Traceback" not in parent.log
+    assert bench.value(SLEEPERS) == 0
+
+
+@linux
+def test_second_signal(bench: Bench, fleet: Process) -> None:
+    """The parent does not leave without its workers."""
+    workers = children(fleet)
+    os.kill(workers[0], signal.SIGSTOP)  # this one will not end by itself
+    fleet.popen.terminate()
+    until(lambda: bench.value(SLEEPERS) == 1, "the other one has ended")
+    fleet.popen.terminate()
+    assert fleet.popen.wait(DEADLINE) == 128 + signal.SIGTERM
+    assert not any(map(runs, workers))
+
+
+@linux
+def test_one_does_not_end_well(bench: Bench, fleet: Process) -> None:
+    """Somebody ought to know, though the others did."""
+    victim = children(fleet)[0]
+    os.kill(victim, signal.SIGSTOP)
+    fleet.popen.terminate()
+    until(lambda: bench.value(SLEEPERS) == 1, "the other one has ended")
+    os.kill(victim, signal.SIGKILL)
+    assert fleet.popen.wait(DEADLINE) == 1
+    assert "Error: 1 of 2 workers did not end well\nHint: " in fleet.log
+
+
+def test_what_is_wrong_is_said_once(bench: Bench) -> None:
+    """By the parent, and nothing is started again and again."""
+    done = subprocess.run(
+        [PROGRAM, *BOTH],
+        env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none", "LC_ALL": "C.UTF-8"},
+        cwd=bench.directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: Cannot connect to 127.0.0.1:1/none")
+
+
+@linux
+def test_a_worker_that_is_told_twice(bench: Bench, connect: Connect) -> None:
+    """By a service manager, and by its parent: what is in flight is finished all the same."""
+    inbox = connect(autocommit=False)
+    with bench.script(*BOTH, "--log-level", "info") as fleet:
+        until(lambda: bench.value(SLEEPERS) == 2, "both sleep")
+        inbox.execute("LOCK TABLE mailgres.captured")
+        email = bench.enqueue()
+        until(lambda: bench.value(BLOCKED), "a call is under way")
+        for worker in children(fleet):
+            os.kill(worker, signal.SIGTERM)
+        until(lambda: fleet.log.count("stopping") >= 2, "both have heard it")
+        fleet.popen.terminate()
+        until(lambda: len(children(fleet)) == 1, "the busy one is left")
+        inbox.rollback()
+        assert fleet.popen.wait(DEADLINE) == 0, fleet.log
+    assert bench.status_of(email) == "sent"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_of_them(
+    bench: Bench, fleet: Process, connect: Connect, number: signal.Signals
+) -> None:
+    """A terminal's Ctrl-C and a service manager's SIGTERM reach parent and children alike.
+
+    It counts once: what is in flight is finished.
+    """
     inbox = connect(autocommit=False)
     inbox.execute("LOCK TABLE mailgres.captured")
     email = bench.enqueue()
     until(lambda: bench.value(BLOCKED), "a call is under way")
-    os.killpg(fleet.popen.pid, signal.SIGINT)
+    os.killpg(fleet.popen.pid, number)
     until(lambda: bench.value(SLEEPERS) < 2, "the idle one has stopped")
     inbox.rollback()
     assert fleet.popen.wait(DEADLINE) == 0

@@ -113,6 +113,12 @@ class FakeStore:
             if one.email.id in self.refused
         ]
 
+    def last_event(self) -> int:
+        return 0
+
+    def events(self, _after: int) -> list[tuple[int, str, str, str | None]]:
+        return []
+
     def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[UUID]:
         if self.faults:
             raise self.faults.pop(0)

@@ -41,15 +41,6 @@ def inbox(bench: Bench) -> list[dict[str, Any]]:
     return [row.message for row in rows]
 
 
-def push(bench: Bench, name: str, subject: str, **settings: str) -> None:
-    bench.run(
-        "SELECT mailgres.push_template(%s, %s::jsonb, %s::jsonb)",
-        name,
-        json.dumps({"en": {"subject": subject, "html": None, "text": "Hello"}}),
-        json.dumps(settings),
-    )
-
-
 class TestAMailArrives:
     def test_rendered(self, bench: Bench) -> None:
         payload = {"name": "Ana <b>", "product": "Acme", "url": "https://acme.example.com/start"}
@@ -134,46 +125,6 @@ class TestFrom:
         (message,) = inbox(bench)
         assert message["from"] == f"{chosen}@example.com"
         assert message["reply_to"] == f"{chosen}@example.com"
-
-
-class TestABadEmail:
-    def test_dies_alone(self, bench: Bench) -> None:
-        """A template that fails takes nobody with it: not the others of its batch."""
-        push(bench, "strict", "{{ missing.deeper }}")
-        push(
-            bench,
-            "endless",
-            "{% for a in range(9999) %}{% for b in range(9999) %}"
-            "{% for c in range(9999) %}x{% endfor %}{% endfor %}{% endfor %}",
-        )
-        bad = [bench.enqueue("strict"), bench.enqueue("endless")]
-        good = [bench.enqueue() for _ in range(3)]
-        assert summary(bench) == {**NOTHING, "claimed": 5, "sent": 3, "dead": 2}
-        for email in map(bench.email, bad):
-            assert (email.status, email.dead_reason) == ("failed", "permanent")
-            assert (email.error_class, email.error_code) == ("permanent", "template_failed")
-            assert email.error_message
-        assert {bench.email(email).status for email in good} == {"sent"}
-        assert len(inbox(bench)) == 3
-
-    def test_subject_stays_one_line(self, bench: Bench) -> None:
-        push(bench, "greeting", "Hi {{ name }}")
-        bench.enqueue("greeting", payload={"name": "Eve\r\nBcc: all@example.com"})
-        summary(bench)
-        for message in inbox(bench):
-            assert len(message["subject"].splitlines()) == 1
-
-    def test_version_of_the_first_try(self, bench: Bench) -> None:
-        """What is pushed or retired between two tries does not change an email under way."""
-        push(bench, "greeting", "first")
-        email = bench.enqueue("greeting")
-        bench.attempt("transient")
-        push(bench, "greeting", "second")
-        bench.run("SELECT mailgres.retire_template('greeting')")
-        bench.run("SELECT retry_email(%s)", email)
-        summary(bench)
-        (message,) = inbox(bench)
-        assert message["subject"] == "first"
 
 
 class TestExit:

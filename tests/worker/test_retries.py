@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from mailgres.model import Email, Message, Outcome, Result, Verdict
@@ -202,6 +203,33 @@ def test_a_bug_of_our_own(bench: Bench) -> None:
     assert (summary.sent, summary.retried) == (4, 1)
     (row,) = bench.rows("SELECT * FROM email_queue WHERE status = 'pending'")
     assert (row.recipient_email, row.error_code) == ("user1@example.com", "not_prepared")
+
+
+class Narrow(Renderer):
+    """Has a bug that shows with more than one email."""
+
+    def render(self, emails: Sequence[Email]) -> list[Message | Outcome]:
+        if len(emails) > 1:
+            raise RuntimeError("a bug")
+        return super().render(emails)
+
+
+def test_a_bug_of_our_own_and_an_outage(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent alone before the database went away is not sent again after."""
+    emails = bench.fill(5, RESEND)
+    provider = double(bench, idempotent=False, batch_size=5)
+    with bench.here(provider, renderer=Narrow) as worker:
+        begin, begun = worker.store.begin, []
+
+        def begin_thrice(emails: Iterable[Email]) -> set[UUID]:
+            begun.append(emails)
+            if len(begun) == 3:
+                raise psycopg.OperationalError("away")
+            return begin(emails)
+
+        monkeypatch.setattr(worker.store, "begin", begin_thrice)
+        assert worker.drain().sent == 5
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
 class Late(Renderer):

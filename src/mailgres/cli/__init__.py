@@ -9,6 +9,7 @@ from mailgres.cli.config import config
 from mailgres.cli.demo import demo
 from mailgres.cli.dev import dev
 from mailgres.cli.errors import FriendlyGroup
+from mailgres.cli.explain import errors
 from mailgres.cli.janitor import janitor
 from mailgres.cli.migrate import migrate
 from mailgres.cli.templates import templates
@@ -26,6 +27,7 @@ def main() -> None:
 main.add_command(config)
 main.add_command(demo)
 main.add_command(dev)
+main.add_command(errors)
 main.add_command(janitor)
 main.add_command(migrate)
 main.add_command(templates)

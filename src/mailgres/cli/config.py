@@ -37,7 +37,7 @@ def config(*, settings: Settings, as_json: bool) -> None:
 def _json(settings: Settings) -> str:
     listed = {
         each.name: {
-            "value": _plain(getattr(settings, each.name), each.value),
+            "value": _plain(getattr(settings, each.name, None), each.value),
             "from": each.origin.text,
             "layer": each.origin.layer,
         }

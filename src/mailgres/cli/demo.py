@@ -13,4 +13,6 @@ def demo() -> None:
 
     Uses the server that DATABASE_URL names, else starts an embedded PostgreSQL.
     """
-    demonstration.run(click.echo)
+    from rich.console import Console  # noqa: PLC0415 - loaded when it runs
+
+    demonstration.run(Console(highlight=False))

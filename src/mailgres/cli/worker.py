@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +33,8 @@ def worker(*, settings: Settings) -> None:
     """Send emails until told to stop.
 
     SIGTERM or Ctrl-C: nothing more is claimed, what is under way is finished for up to --grace
-    seconds, the rest is given back. A second one ends it at once.
+    seconds, the rest is given back. A second one ends it at once. The exit code is 1 if the
+    database was away by then and does not know all that was done; nothing is lost by that.
 
     \b
     Examples:
@@ -43,7 +45,7 @@ def worker(*, settings: Settings) -> None:
 
     start_logging(settings)
     if settings.processes > 1:
-        fleet.run_many(settings)
+        fleet.run_many(settings, start_logging)
     else:
         click.echo(json.dumps(fleet.run_one(settings).as_dict()))
 
@@ -69,8 +71,9 @@ def process(
     from mailgres.worker import fleet, open_worker  # noqa: PLC0415 - loaded when it runs
 
     start_logging(settings)
-    with open_worker(settings, janitors=False) as once:
-        fleet.on_signals(once.stop)
+    stopping = threading.Event()
+    fleet.on_signals(stopping.set)
+    with open_worker(settings, janitors=False, stopping=stopping) as once:
         summary = once.drain(once=not until_empty, max_seconds=max_seconds)
     click.echo(json.dumps(summary.as_dict()))
     if exit_empty and not summary.claimed:

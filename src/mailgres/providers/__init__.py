@@ -1,5 +1,5 @@
 """Who sends: the interface of a provider, and those that need no account."""
 
-from mailgres.providers.base import Capabilities, Limits, Provider
+from mailgres.providers.base import Capabilities, NotMade, Provider
 
-__all__ = ["Capabilities", "Limits", "Provider"]
+__all__ = ["Capabilities", "NotMade", "Provider"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mailgres.model import Message, Result
+    from mailgres.model import Limits, Message, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,25 +16,22 @@ class Capabilities:
     """What a provider can do.
 
     `idempotent`: it takes keys, so that a call whose outcome is unknown may be repeated.
+    `fixed_batches`: a call with several emails has one key, so it is repeated with the same emails
+    in the same order, or not at all.
     """
 
     batch_size: int = 1
     idempotent: bool = False
+    fixed_batches: bool = False
     attachments: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a provider said of its own limits; None where it said nothing.
+class NotMade(Exception):
+    """Raised by `send`: the call may be made again as if it never had been.
 
-    `calls_per_second`: how many calls it takes. `daily`, `monthly`: how many emails.
-    `sent_today`: how many emails of the daily limit it counts as used.
+    The emails go back into the queue and no retry is spent: for a provider that needs what the
+    queue itself needs, which is away.
     """
-
-    calls_per_second: float | None = None
-    daily: int | None = None
-    monthly: int | None = None
-    sent_today: int | None = None
 
 
 class Provider(Protocol):

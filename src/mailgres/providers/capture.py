@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 from mailgres.model import Result
-from mailgres.providers.base import Capabilities
+from mailgres.providers.base import Capabilities, NotMade
+from mailgres.providers.mime import Letter, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mailgres.model import Message
+
+
+TOO_SLOW = Result("transient", code="timeout", message="the database took too long to keep it")
 
 
 class CaptureProvider:
@@ -31,17 +36,21 @@ class CaptureProvider:
         self._keep = keep
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Keep all of them."""
-        self._keep(
-            [
-                {
-                    "key": message.email.key,
-                    "queue_id": str(message.email.id),
-                    "message": as_json(message),
-                }
-                for message in messages
-            ]
-        )
+        """Keep all of them; while the database is away, that does not count."""
+        kept = [
+            {
+                "key": message.email.key,
+                "queue_id": str(message.email.id),
+                "message": as_json(message),
+            }
+            for message in messages
+        ]
+        try:
+            self._keep(kept)
+        except psycopg.errors.QueryCanceled:
+            return [TOO_SLOW] * len(messages)
+        except psycopg.OperationalError as error:
+            raise NotMade from error
         return [Result("sent", message.email.key) for message in messages]
 
     def limits(self) -> None:
@@ -75,18 +84,16 @@ def as_json(message: Message) -> dict[str, Any]:
 
 def as_eml(kept: Mapping[str, Any], message_id: str) -> bytes:
     """A kept message as a mail program opens it."""
-    eml = EmailMessage()
-    eml["From"] = kept["from"]
-    eml["To"] = kept["to"]
-    eml["Subject"] = kept["subject"]
-    eml["Message-ID"] = f"<{message_id}@mailgres>"
-    if kept.get("cc"):
-        eml["Cc"] = ", ".join(kept["cc"])
-    if kept.get("reply_to"):
-        eml["Reply-To"] = kept["reply_to"]
-    for name, value in (kept.get("headers") or {}).items():
-        eml[name] = value
-    eml.set_content(kept.get("text") or "")
-    if kept.get("html"):
-        eml.add_alternative(kept["html"], subtype="html")
-    return eml.as_bytes()
+    return write(
+        Letter(
+            from_email=kept["from"],
+            to=kept["to"],
+            subject=kept["subject"],
+            text=kept.get("text"),
+            html=kept.get("html"),
+            cc=kept.get("cc") or (),
+            reply_to=kept.get("reply_to"),
+            headers=kept.get("headers") or {},
+            message_id=f"<{message_id}@mailgres>",
+        )
+    )

@@ -13,8 +13,8 @@ from mailgres.model import Result, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mailgres.model import Message
-    from mailgres.providers.base import Capabilities, Limits, Provider
+    from mailgres.model import Limits, Message
+    from mailgres.providers.base import Capabilities, Provider
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mailgres.model import Message, Outcome, Result
+from mailgres.providers import NotMade
+from mailgres.sender.begins import Begins
+from mailgres.sender.limits import LimitWatch
+from mailgres.trace import where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +26,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class Sender:
     """Sends batches through the providers it has."""
 
-    store: Store
-    renderer: Renderer
-    providers: dict[str, Provider]
+    def __init__(self, store: Store, renderer: Renderer, providers: dict[str, Provider]) -> None:
+        self.renderer = renderer
+        self.providers = providers
+        self._begins = Begins(store)
+        self._limits = LimitWatch(store)
 
     def send(self, emails: Sequence[Email]) -> list[Outcome]:
         """Send emails that were claimed for one provider, and return what came of them.
@@ -41,21 +45,26 @@ class Sender:
         outcomes = [item for item in rendered if isinstance(item, Outcome)]
         messages = [item for item in rendered if isinstance(item, Message)]
         if messages and not provider.capabilities.idempotent:
-            allowed = self.store.begin(message.email for message in messages)
+            allowed = self._begins.begin([message.email for message in messages])
             messages = [message for message in messages if message.email.id in allowed]
         if messages:
             outcomes += call(provider, messages)
+            self._limits.look(provider)
         return outcomes
 
 
 def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
-    """Make the call. Whatever it raises means that nobody knows whether it arrived."""
+    """Make the call. Whatever else it raises means that nobody knows whether it arrived."""
     start = time.monotonic()
     try:
         results = provider.send(messages)
-    except Exception as error:
-        log.exception(
-            "a provider's code failed", extra={"action": "send", "provider": provider.name}
+    except NotMade:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever somebody's code raises
+        log.error(  # noqa: TRY400 - not its text, which may quote an address
+            "a provider's code failed: %s",
+            where(error),
+            extra={"action": "send", "provider": provider.name},
         )
         results = [_broken(type(error).__name__)] * len(messages)
     if len(results) != len(messages):
@@ -63,7 +72,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
         results = [_broken("results_missing")] * len(messages)
     took = round((time.monotonic() - start) * 1000)
     return [
-        Outcome(message.email, result, took)
+        Outcome(message.email, result, took, len(messages))
         for message, result in zip(messages, results, strict=True)
     ]
 

@@ -5,6 +5,7 @@ that before the default. Each setting is defined once, as a field of `Settings`;
 keys of the file, messages and docs/settings.md follow from that.
 """
 
+from mailgres.settings.accounts import Account
 from mailgres.settings.definitions import Definition, Origin
 from mailgres.settings.errors import InvalidSettings, Problem
 from mailgres.settings.kinds import Rate
@@ -20,6 +21,7 @@ from mailgres.settings.model import (
 __all__ = [
     "DEFINITIONS",
     "PROFILES",
+    "Account",
     "Definition",
     "Explanation",
     "InvalidSettings",

@@ -34,9 +34,18 @@ class File:
         """Return where a key is, as well as can be told."""
         return f"{self.title} line {self.lines[key]}" if key in self.lines else self.title
 
+    def holds(self, key: str) -> bool:
+        """Tell whether a key is there; one in a table has the table's name before it."""
+        found: object = self.values
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                return False
+            found = found[part]
+        return True
+
     def warn_if_open(self, secrets: Iterable[str]) -> None:
         """Warn if every user of the machine can read these keys of the file."""
-        held = ", ".join(name for name in secrets if name in self.values)
+        held = ", ".join(name for name in secrets if self.holds(name))
         if held and self.path.stat().st_mode & stat.S_IROTH:
             logger.warning(
                 "%s holds %s and can be read by every user of this machine: chmod 600 %s",
@@ -90,9 +99,15 @@ def _not_toml(title: str, error: Exception) -> Problem:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line of each key at the top level; tomllib does not tell."""
+    """Return the line of each key, with its table's name before it; tomllib does not tell."""
     lines: dict[str, int] = {}
+    table = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if match := re.match(r"""\s*\[*\s*["']?([\w-]+)["']?\s*[=.\]]""", line):
-            lines.setdefault(match[1], number)
+        if header := re.match(r"\s*\[+\s*([\w\s.\"'-]+?)\s*\]", line):
+            parts = [part.strip(" \t\"'") for part in header[1].split(".")]
+            for length in range(1, len(parts) + 1):
+                lines.setdefault(".".join(parts[:length]), number)
+            table = ".".join(parts) + "."
+        elif match := re.match(r"""\s*["']?([\w-]+)["']?\s*[=.]""", line):
+            lines.setdefault(table + match[1], number)
     return lines

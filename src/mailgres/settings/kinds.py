@@ -24,6 +24,7 @@ _LONGEST_ECHO = 12
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?(ms|s|m|h|d)?", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}) ?/ ?(s|m|h|d)", re.ASCII)
+_ACCOUNT = re.compile(r"(?=.{3,63}\Z)[a-z]+-[a-z0-9_-]*[a-z0-9]", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,12}", re.ASCII)
 
 
@@ -153,6 +154,11 @@ class Rate:
     count: int
     per: timedelta
 
+    @property
+    def per_second(self) -> float:
+        """How many in a second."""
+        return self.count / self.per.total_seconds()
+
 
 @dataclass(frozen=True, slots=True)
 class PerTime(Kind[Rate]):
@@ -234,16 +240,19 @@ def _meant(given: object, words: Iterable[object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Names(Kind[tuple[str, ...]]):
-    """Some of a few names, in an order that means something."""
+class AccountNames(Kind[tuple[str, ...]]):
+    """Names of accounts, in an order that means something: a kind, or a kind, a dash and more."""
 
-    known: tuple[str, ...]
+    kinds: tuple[str, ...]
     metavar = "NAME,…"
 
     @property
     def allowed(self) -> str:
-        """The names."""
-        return f"one or more of {', '.join(self.known)}, in a list or with commas"
+        """The kinds."""
+        return (
+            f"one or more of {', '.join(self.kinds)}, or accounts of theirs such as"
+            f" {self.kinds[-1]}-acme, in a list or with commas"
+        )
 
     def parse(self, given: object) -> tuple[str, ...]:
         """Take a list, or names separated by commas."""
@@ -252,11 +261,22 @@ class Names(Kind[tuple[str, ...]]):
             raise BadValue(f"{echo(given)} is not a list of names")
         names = tuple(part.strip().lower() for part in parts)
         for name in names:
-            if name not in self.known:
-                raise BadValue(f"{echo(name)} is not known{_meant(name, self.known)}")
+            self.check(name)
         if not names or len(set(names)) < len(names):
             raise BadValue("a name is there twice" if names else "the list is empty")
+        if len({name.replace("_", "-") for name in names}) < len(names):
+            raise BadValue("two names differ only in - and _, and would share their variables")
         return names
+
+    def check(self, name: str) -> None:
+        """Refuse what is not the name of an account."""
+        kind = name.partition("-")[0]
+        if kind not in self.kinds:
+            raise BadValue(f"{echo(name)} is not known{_meant(kind, self.kinds)}")
+        if name != kind and not _ACCOUNT.fullmatch(name):
+            raise BadValue(
+                f"{echo(name)} is not the name of an account: letters, digits, - and _, at most 63"
+            )
 
     def show(self, value: tuple[str, ...]) -> str:
         """Write them with commas."""

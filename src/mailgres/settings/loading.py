@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mailgres.settings import files
+from mailgres.settings.account_loading import TABLE, is_secret, is_variable, read_accounts
 from mailgres.settings.definitions import PREFIX, Origin
 from mailgres.settings.errors import InvalidSettings, Problem
 from mailgres.settings.kinds import BadValue, suggestion
@@ -53,11 +54,18 @@ def load(
         given = _from_file(file) | given
     given = _from_profile(given) | given
     values = _parse(given, problems)
+    accounts = read_accounts(environ, file, values.get("providers", ()), problems)
     if problems:
         raise InvalidSettings(problems)
     if file:
-        file.warn_if_open(name for name, each in DEFINITIONS.items() if each.secret)
-    return Settings(**values, origins={name: each.origin for name, each in given.items()})
+        file.warn_if_open(_secrets(accounts.origins))
+    origins = {name: each.origin for name, each in given.items()} | accounts.origins
+    return Settings(**values, named_accounts=accounts.found, origins=origins)
+
+
+def _secrets(of_accounts: Iterable[str]) -> Iterable[str]:
+    yield from (name for name, each in DEFINITIONS.items() if each.secret)
+    yield from (key for key in of_accounts if is_secret(key))
 
 
 def _file(environ: Mapping[str, str], flag: object, directory: Path | None) -> files.File | None:
@@ -127,7 +135,7 @@ def _unknown_flags(flags: Iterable[str]) -> Iterable[Problem]:
 
 def _unknown_keys(file: files.File) -> Iterable[Problem]:
     for key in file.values:
-        if key not in DEFINITIONS:
+        if key not in DEFINITIONS and key != TABLE:
             yield _unknown(f"{file.place(key)}: there is no setting {key}", key, DEFINITIONS)
 
 
@@ -136,7 +144,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterable[Problem]:
     for variable in sorted(environ):
         if not variable.startswith(PREFIX) or variable in known:
             continue
-        if not _OF_KUBERNETES.fullmatch(variable):
+        if not _OF_KUBERNETES.fullmatch(variable) and not is_variable(variable):
             yield _unknown(f"{variable} in the environment is no setting", variable, known)
 
 

@@ -6,17 +6,18 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
+from mailgres.settings.accounts import KINDS, NEEDED, OPTIONS, Account, key_of, kind_of, variable_of
 from mailgres.settings.definitions import DEFAULT, Definition, Origin, definitions, setting
 from mailgres.settings.errors import InvalidSettings, Problem
 from mailgres.settings.kinds import (
+    AccountNames,
     BadValue,
     Choice,
     Duration,
-    Names,
     Number,
     Or,
     PerTime,
@@ -44,9 +45,6 @@ PROFILES: dict[str, dict[str, object]] = {
     },
 }
 """What each profile sets, unless a flag, a variable or the file says otherwise."""
-
-CREDENTIALS = {"resend": "resend_api_key", "smtp": "smtp_url"}
-"""The setting without which a provider cannot be used. (SES finds its own, as AWS's tools do.)"""
 
 _ADDRESS = r"""[^\s"(),:;<>@\[\\\]]{1,64}@(?:[^\W_][\w-]*\.)+[^\W_][\w-]*"""
 _SENDER = Text(
@@ -153,7 +151,7 @@ class Settings:
     )
     reply_to: str | None = setting(_SENDER, "Where replies to such emails go.", None)
     providers: tuple[str, ...] = setting(
-        Names(("capture", "null", "resend", "ses", "smtp")),
+        AccountNames(KINDS),
         "Who sends, in the order of preference; `capture` keeps emails in the database.",
         ("capture",),
     )
@@ -179,6 +177,11 @@ class Settings:
         "The configuration set that SES uses.",
         None,
     )
+    ses_profile: str | None = setting(
+        Text("the name of a profile in AWS's own files", r"[^\[\]\s]+", "NAME", 200),
+        "The profile of AWS's files that has the credentials; without one, AWS's tools choose.",
+        None,
+    )
     smtp_url: str | None = setting(SmtpUrl(), "The SMTP server.", None, secret=True)
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"
@@ -186,6 +189,7 @@ class Settings:
     log_level: LogLevel = setting(
         Choice(get_args(LogLevel)), "The least important lines that are logged.", "info"
     )
+    named_accounts: tuple[Account, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -211,10 +215,39 @@ class Settings:
 
     def explain(self) -> tuple[Explanation, ...]:
         """Return every setting, fit to be shown."""
-        return tuple(
+        plain = (
             Explanation(name, definition.show(getattr(self, name)), self.origin(name))
             for name, definition in DEFINITIONS.items()
         )
+        of_accounts = (
+            Explanation(key, definition.show(value), self.origins.get(key, DEFAULT))
+            for account in self.named_accounts
+            for option in OPTIONS.get(account.kind, ())
+            if (value := getattr(account, option)) is not None
+            for key, definition in [
+                (key_of(account.name, option), DEFINITIONS[f"{account.kind}_{option}"])
+            ]
+        )
+        return (*plain, *of_accounts)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Return the accounts that send, in the order of preference."""
+        return tuple(map(self._account, self.providers))
+
+    def _account(self, name: str) -> Account:
+        """A plain name stands for the settings of its kind; others say what is not the same."""
+        kind = kind_of(name)
+        if name == kind:
+            options = {
+                option: getattr(self, f"{kind}_{option}") for option in OPTIONS.get(kind, ())
+            }
+            return Account(name, kind, **options)
+        own = next((each for each in self.named_accounts if each.name == name), Account(name, kind))
+        if kind == "resend" and own.api_url is None:
+            return replace(own, api_url=self.resend_api_url)
+        if kind == "ses" and own.region is None:
+            return replace(own, region=self.ses_region)
+        return own
 
     def queue_defaults(self) -> QueueDefaults:
         """Return what the worker writes into the database's own settings when it starts."""
@@ -225,26 +258,39 @@ class Settings:
     def check_providers(self) -> None:
         """Refuse to send through a provider for which there are no credentials."""
         problems = [
-            Problem(
-                f"providers, from {self.origin('providers')}: {provider} needs {needed}",
-                f"Set {' or '.join(reversed(DEFINITIONS[needed].variables))}.",
-            )
-            for provider, needed in CREDENTIALS.items()
-            if provider in self.providers and getattr(self, needed) is None
+            Problem(f"providers, from {self.origin('providers')}: {account.name} needs {key}", hint)
+            for account in self.accounts()
+            if account.kind in NEEDED and getattr(account, NEEDED[account.kind]) is None
+            for key, hint in [_how_to_give(account.name, NEEDED[account.kind])]
         ]
         if problems:
             raise InvalidSettings(problems)
 
     def remarks(self) -> tuple[str, ...]:
         """Return what is allowed but most likely not meant, for logs and terminals."""
+        unused = [
+            f"accounts.{account.name} is set, but providers does not name it"
+            for account in self.named_accounts
+            if account.name not in self.providers
+        ]
         if self.origin("providers").layer != "default":
-            return ()
-        return tuple(
-            f"{needed} is set, but emails are only captured, because providers does not name"
-            f" {provider}"
-            for provider, needed in CREDENTIALS.items()
-            if getattr(self, needed) is not None
-        )
+            return tuple(unused)
+        plain = [
+            f"{kind}_{option} is set, but emails are only captured, because providers does not name"
+            f" {kind}"
+            for kind, option in NEEDED.items()
+            if getattr(self, f"{kind}_{option}") is not None
+        ]
+        return (*plain, *unused)
+
+
+def _how_to_give(account: str, option: str) -> tuple[str, str]:
+    """What an account lacks, and how to say it."""
+    if account == kind_of(account):
+        needed = f"{account}_{option}"
+        return needed, f"Set {' or '.join(reversed(DEFINITIONS[needed].variables))}."
+    variable = variable_of(account, option)
+    return option, f"Set {variable}, or {option} in [accounts.{account}] of the file."
 
 
 DEFINITIONS: dict[str, Definition] = definitions(Settings)

@@ -54,7 +54,7 @@ class Claimer:
         self.lease = lease
         self.poll = poll
         self._connection: psycopg.Connection | None = None
-        self._napping_since: float | None = None
+        self._napping = False
         self._empty = 0
         self._trouble = 0
 
@@ -111,22 +111,21 @@ class Claimer:
     def _connect(self) -> psycopg.Connection:
         if self._connection is None:
             self._connection = self.store.connect()
-            self._napping_since = None
+            self._napping = False
             if not self.store.pooled:
                 self._connection.execute(load("store.sql")["listen"])
         return self._connection
 
     def _nap(self, connection: psycopg.Connection) -> float | None:
         """Be registered as sleeping; seconds until an email is due by itself, if that is soon."""
-        now = time.monotonic()
         until_due = self.store.sleep(connection, NAP)
-        self._napping_since = now
+        self._napping = True
         return until_due.total_seconds() if until_due is not None else None
 
     def _rise(self, connection: psycopg.Connection) -> None:
-        if self._napping_since is not None:
+        if self._napping:
             self.store.rise(connection)
-            self._napping_since = None
+            self._napping = False
 
     def _listen(self, seconds: float, stopping: threading.Event) -> None:
         """Wait for a notification, for at most so long; look up now and then whether to stop."""

@@ -1,4 +1,7 @@
-"""Lengthens the leases of what takes longer: a slow provider, a database that is away."""
+"""Lengthens the leases of what takes longer: a slow provider, a database that is away.
+
+Beside that it tells in the log what happened to providers.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,20 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.worker.events import EventLog
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
+    from mailgres.model import Email
     from mailgres.store import Store
     from mailgres.worker.inflight import InFlight
 
 log = logging.getLogger(__name__)
+
+LOOK = 2.0
+"""Seconds between looks, if the leases do not ask for more."""
 
 
 class Keeper(threading.Thread):
@@ -25,26 +35,30 @@ class Keeper(threading.Thread):
         self.store = store
         self.held = held
         self.lease = lease
+        self.events = EventLog(store)
         self._closing = threading.Event()
 
-    def close(self) -> None:
-        """End; leases run out from now on."""
+    def close(self, timeout: float | None = None) -> None:
+        """End; leases run out from now on. It may be waiting for the database: not for ever."""
         self._closing.set()
-        self.join()
+        self.join(timeout)
 
     def run(self) -> None:
         """Keep leases until closed."""
         third = self.lease.total_seconds() / 3
-        while not self._closing.wait(third / 3):
-            emails = self.held.older_than(third)
-            if not emails:
-                continue
-            try:
-                still_ours = self.store.extend(emails, self.lease)
-            except psycopg.Error as error:
-                log.warning("leases not extended", extra={"action": "extend", "error": str(error)})
-                continue
-            self.held.extended(email for email in emails if email.id in still_ours)
-            if lost := [email for email in emails if email.id not in still_ours]:
-                log.warning("leases lost", extra={"action": "extend", "emails": len(lost)})
-                self.held.remove(lost)
+        while not self._closing.wait(min(third / 3, LOOK)):
+            self.events.tell()
+            if emails := self.held.older_than(third):
+                self._extend(emails)
+        self.events.tell()
+
+    def _extend(self, emails: Sequence[Email]) -> None:
+        try:
+            still_ours = self.store.extend(emails, self.lease)
+        except psycopg.Error as error:
+            log.warning("leases not extended", extra={"action": "extend", "error": str(error)})
+            return
+        self.held.extended(email for email in emails if email.id in still_ours)
+        if lost := [email for email in emails if email.id not in still_ours]:
+            log.warning("leases lost", extra={"action": "extend", "emails": len(lost)})
+            self.held.remove(lost)

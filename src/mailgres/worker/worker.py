@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from mailgres.errors import DatabaseUnreachable
 from mailgres.model import Outcome, Result
+from mailgres.providers import NotMade
+from mailgres.trace import where
 from mailgres.worker.claimer import Claimer
 from mailgres.worker.finisher import UNREACHABLE, Finisher
 from mailgres.worker.inflight import InFlight
@@ -20,6 +23,7 @@ from mailgres.worker.keeper import Keeper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import timedelta
+    from uuid import UUID
 
     from mailgres.model import Email
     from mailgres.sender import Sender
@@ -58,12 +62,13 @@ class Worker:
         batch_size: int = 10,
         poll: float = 1.0,
         grace: float = 30.0,
+        stopping: threading.Event | None = None,
     ) -> None:
         self.store = store
         self.sender = sender
         self.batch_size = batch_size
         self.grace = grace
-        self.stopping = threading.Event()
+        self.stopping = stopping or threading.Event()
         largest = max(p.capabilities.batch_size for p in sender.providers.values())
         # Each sender has a call under way and one waiting; more would only grow old here.
         self.held = InFlight(max(batch_size, 2 * concurrency * largest))
@@ -77,9 +82,11 @@ class Worker:
         ]
         self._claimed = 0
         self._given_back = 0
+        self._kept = 0
+        self._gives_up_at = math.inf
 
     def stop(self) -> None:
-        """Ask it to stop: no more claims, what is in flight is finished. For signal handlers."""
+        """Ask it to stop: no more claims, what is in flight is finished."""
         self.stopping.set()
 
     def run(self) -> Summary:
@@ -106,6 +113,7 @@ class Worker:
                 pass  # what was claimed is finished, unless somebody is in a hurry
         finally:
             self._shut_down()
+        self._tell_what_is_left()
         counts = self.finisher.counts
         return Summary(
             claimed=self._claimed,
@@ -147,53 +155,72 @@ class Worker:
         return empty and not self.claimer.in_trouble
 
     def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
-        """Emails grouped as their providers take them."""
-        groups: dict[str, list[Email]] = defaultdict(list)
+        """Emails grouped as their providers take them; a fixed batch always in the same order."""
+        groups: dict[tuple[str, UUID | None], list[Email]] = defaultdict(list)
         for email in emails:
-            groups[email.provider].append(email)
-        for name, group in groups.items():
-            size = self.sender.providers[name].capabilities.batch_size
+            groups[email.provider, email.batch_id].append(email)
+        for (name, batch), group in groups.items():
+            can = self.sender.providers[name].capabilities
+            if batch is not None:
+                yield sorted(group, key=lambda email: email.id)
+                continue
+            size = 1 if can.fixed_batches else can.batch_size
             for start in range(0, len(group), size):
                 yield group[start : start + size]
 
     def _send_jobs(self) -> None:
         """What each sender does: jobs, until there is a None."""
         while (emails := self._jobs.get()) is not None:
-            try:
-                outcomes = self._send(emails)
-            except UNREACHABLE as error:
-                # Whether begin got through or not, the call was not made.
-                log.warning("begin failed", extra={"action": "begin", "error": str(error)})
-                self._give_back(emails, persist=True)
-                continue
+            self._send(emails)
+
+    def _send(self, emails: list[Email]) -> None:
+        """Send a job. If our own code fails, each email is sent alone, to harm no other."""
+        try:
+            outcomes = self.sender.send(emails)
+        except (*UNREACHABLE, NotMade) as error:
+            # Whether begin got through or not, the call was not made, or does not count.
+            log.warning("not sent: the database is away", extra=_about("send", emails, error))
+            self._give_back(emails)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
+            # Faults of the call itself are outcomes: here it was not made.
+            log.error("emails not prepared: %s", where(error), extra=_about("send", emails))  # noqa: TRY400 - not its text, which may quote an address
+            if len(emails) == 1:
+                self.finisher.put([Outcome(emails[0], NOT_PREPARED)])
+            else:
+                for email in emails:
+                    self._send([email])
+        else:
             told = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
             self.held.remove(email for email in emails if email.id not in told)
 
-    def _send(self, emails: list[Email]) -> list[Outcome]:
-        """Send a job. If our own code fails, each email is sent alone, to harm no other."""
-        try:
-            return self.sender.send(emails)
-        except UNREACHABLE:
-            raise
-        except Exception:
-            # Faults of the call itself are outcomes: here it was not made.
-            log.exception("emails not prepared", extra={"action": "send", "emails": len(emails)})
-            if len(emails) > 1:
-                return [outcome for email in emails for outcome in self._send([email])]
-            return [Outcome(emails[0], NOT_PREPARED)]
-
     def _shut_down(self) -> None:
         """Finish what is in flight for as long as the grace allows, give back the rest."""
-        deadline = time.monotonic() + self.grace
-        self._give_back(self._not_started())
+        log.info("stopping", extra={"action": "stop", "emails": len(self.held)})
+        self._gives_up_at = time.monotonic() + self.grace
+        not_started = self._not_started()
         for _ in self._senders:
             self._jobs.put(None)
+        self._give_back(not_started)
         for thread in self._senders:
-            thread.join(max(deadline - time.monotonic(), 0))
-        self.finisher.close(max(deadline - time.monotonic(), 1.0))
-        self.keeper.close()
+            thread.join(self._time_left())
+        self.finisher.close(max(self._time_left(), 1.0))
+        self.keeper.close(max(self._time_left(), 1.0))
         self.claimer.close()
+
+    def _time_left(self) -> float:
+        """Seconds until this worker has to have stopped."""
+        return max(self._gives_up_at - time.monotonic(), 0.0)
+
+    def _tell_what_is_left(self) -> None:
+        """Say so, if the database was away for so long that it does not know all that happened."""
+        left = {
+            "outcomes not written": self.finisher.unwritten,
+            "emails not given back": self._kept,
+        }
+        if any(left.values()):
+            told = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+            raise DatabaseUnreachable(f"The database was away when the worker ended: {told}", LEFT)
 
     def _not_started(self) -> list[Email]:
         """Take back the jobs that no sender has taken."""
@@ -204,19 +231,34 @@ class Worker:
             except queue.Empty:
                 return emails
 
-    def _give_back(self, emails: Sequence[Email], *, persist: bool = False) -> None:
-        """Return emails that were not sent; `persist` until the database is there to hear it."""
+    def _give_back(self, emails: Sequence[Email]) -> None:
+        """Return emails that were not sent, as soon as the database is there to hear it."""
         while emails:
             try:
-                self._given_back += len(self.store.give_back(emails))
+                patience = min(self._time_left(), self.store.pool.timeout)
+                self._given_back += len(self.store.give_back(emails, patience))
                 break
             except UNREACHABLE as error:
-                log.warning("not given back", extra={"action": "give_back", "error": str(error)})
-                if not persist or self.stopping.wait(1.0):
+                log.warning("not given back", extra=_about("give_back", emails, error))
+                if self._time_left() == 0:
+                    self._kept += len(emails)
                     break  # the end of their lease brings them back
+                time.sleep(min(0.2, self._time_left()))
         self.held.remove(emails)
 
 
+def _about(
+    action: str, emails: Sequence[Email], error: Exception | None = None
+) -> dict[str, object]:
+    """What a log line tells besides its words."""
+    told: dict[str, object] = {"action": action, "emails": len(emails)}
+    return told if error is None else {**told, "error": str(error)}
+
+
+LEFT = (
+    "Nothing is lost: when the leases end, a worker takes these emails up again. "
+    "What may have been sent already is repeated under its key, or as its template says."
+)
 NOT_PREPARED = Result(
     "transient", code="not_prepared", message="the email could not be prepared: see the log"
 )

@@ -1,0 +1,38 @@
+"""The faults that mailgres finds itself, before any provider is called."""
+
+from __future__ import annotations
+
+from mailgres.providers.faults import Rule
+
+OWN_RULES = (
+    Rule(
+        "permanent",
+        "A header of the email has a line break or is one that the email may not set.",
+        code="invalid_header",
+    ),
+    Rule("permanent", "A recipient is not an email address.", code="invalid_address"),
+    Rule("permanent", "A file has no proper content type or id.", code="invalid_attachment"),
+    Rule(
+        "permanent",
+        "An address has letters beyond ASCII before the @, which SES does not take.",
+        code="address_not_ascii",
+    ),
+    Rule(
+        "permanent",
+        "The template cannot be rendered with the email's payload.",
+        code="template_failed",
+    ),
+    Rule(
+        "config",
+        "The from-address or reply address cannot be used.",
+        code="invalid_sender",
+        scope="sender",
+    ),
+    Rule(
+        "config",
+        "There is no from-address: set MAILGRES_FROM_EMAIL, or one for the template or tenant.",
+        code="no_sender",
+        scope="sender",
+    ),
+)
+"""Every fault that needs no provider."""

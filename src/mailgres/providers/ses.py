@@ -1,0 +1,238 @@
+"""Sends through Amazon SES, by version 2 of its API.
+
+SES knows no idempotency keys, so a call is made once: botocore's own retries are off, because one
+of them after a read timeout would send the email twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    BotoCoreError,
+    ClientError,
+    EndpointConnectionError,
+)
+from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
+
+from mailgres.model import Limits, Result
+from mailgres.providers.base import Capabilities
+from mailgres.providers.faults import UNKNOWN, classify
+from mailgres.providers.header import Unsendable
+from mailgres.providers.retry_after import retry_after
+from mailgres.providers.ses_faults import NO_MESSAGE_ID, NO_SUCH_REGION, SES_RULES
+from mailgres.providers.ses_message import as_params
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mailgres.model import Message
+
+log = logging.getLogger(__name__)
+
+LIMITS_LAST = 300.0
+"""Seconds for which the account's limits are remembered."""
+
+ASK_AGAIN = 60.0
+"""Seconds after which they are asked for again when that failed."""
+
+_CONNECT_SECONDS = 10.0
+_KNOWN = frozenset(rule.code for rule in SES_RULES if rule.code)
+_FAULTS = (ClientError, BotoCoreError, ResponseParserError)
+
+
+class Client(Protocol):
+    """What is used of boto3's client, which has no types."""
+
+    def send_email(self, **params: object) -> dict[str, Any]:
+        """Send an email."""
+        ...
+
+    def get_account(self) -> dict[str, Any]:
+        """Tell about the account."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class SesProvider:
+    """Sends through one AWS account in one region. Credentials are found as AWS's tools do it."""
+
+    kind = "ses"
+    capabilities = Capabilities(batch_size=1, idempotent=False)
+
+    def __init__(
+        self,
+        region: str | None,
+        *,
+        name: str = "ses",
+        configuration_set: str | None = None,
+        profile: str | None = None,
+        endpoint_url: str | None = None,
+        timeout: float = 30.0,
+        connections: int = 10,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._region = region
+        self._configuration_set = configuration_set
+        self._profile = profile
+        self._endpoint_url = endpoint_url
+        self._config = Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=min(timeout, _CONNECT_SECONDS),
+            read_timeout=timeout,
+            max_pool_connections=connections,
+        )
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._made: Client | None = None
+        self._limits: Limits | None = None
+        self._ask_at = 0.0
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        """Send them, one call each."""
+        return [self._send(message) for message in messages]
+
+    def limits(self) -> Limits | None:
+        """What GetAccount said, asked every few minutes by one thread; None if it never did."""
+        if self._clock() >= self._ask_at and self._asking.acquire(blocking=False):
+            try:
+                self._ask()
+            finally:
+                self._asking.release()
+        return self._limits
+
+    def check(self) -> Result:
+        """Ask for the account: this needs good credentials, and a region that exists."""
+        try:
+            account = self._client().get_account()
+        except ClientError as error:
+            if _code(error) in {"AccessDeniedException", "AccessDenied"}:
+                # Known to AWS, but only allowed to send: that is all we need.
+                return Result("sent", message="the credentials are good, but lack ses:GetAccount")
+            return self._fault(error)
+        except _FAULTS as error:
+            return self._fault(error)
+        if account.get("SendingEnabled") is False or account.get("EnforcementStatus") == "SHUTDOWN":
+            return _result("SendingPausedException", None, "sending is paused for this account")
+        return Result("sent")
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            client, self._made = self._made, None
+        if client is not None:
+            client.close()
+
+    def _send(self, message: Message) -> Result:
+        try:
+            params = as_params(message, self._configuration_set)
+        except Unsendable as fault:
+            return fault.result
+        try:
+            answer = self._client().send_email(**params)
+        except _FAULTS as error:
+            return self._fault(error)
+        if not answer.get("MessageId"):
+            return _result(NO_MESSAGE_ID, None, "the answer has no message id")
+        return Result("sent", answer["MessageId"])
+
+    def _client(self) -> Client:
+        """The one client: threads may share it, but not make it at the same time."""
+        with self._lock:
+            if self._made is None:
+                made = boto3.session.Session(profile_name=self._profile).client(
+                    "sesv2",
+                    region_name=self._region,
+                    endpoint_url=self._endpoint_url,
+                    config=self._config,
+                )
+                self._made = cast("Client", made)
+            return self._made
+
+    def _ask(self) -> None:
+        try:
+            quota = self._client().get_account()["SendQuota"]
+            self._limits = _limits(quota)
+            self._ask_at = self._clock() + LIMITS_LAST
+        except (*_FAULTS, KeyError, TypeError, ValueError) as error:
+            # Sending goes on without: the provider still says when it is too much.
+            self._ask_at = self._clock() + ASK_AGAIN
+            log.warning(
+                "the limits of SES could not be read",
+                extra={"action": "limits", "provider": self.name, "code": _code(error)},
+            )
+
+    def _fault(self, error: Exception) -> Result:
+        if isinstance(error, EndpointConnectionError) and self._is_unknown_region():
+            return _result(
+                NO_SUCH_REGION,
+                None,
+                f"there is no SES in the region {self._region}: set the region of {self.name},"
+                " or install a newer boto3",
+            )
+        if not isinstance(error, ClientError):
+            return _result(_code(error), None, str(error), explained=True)
+        about = error.response.get("ResponseMetadata", {})
+        text = error.response.get("Error", {}).get("Message") or str(error)
+        result = _result(_code(error), about.get("HTTPStatusCode"), text)
+        come_back = about.get("HTTPHeaders", {}).get("retry-after")
+        return replace(result, retry_at=retry_after(come_back, datetime.now(UTC)))
+
+    def _is_unknown_region(self) -> bool:
+        """Whether no connection came about because the region does not exist, as far as we know."""
+        if self._endpoint_url or not self._region:
+            return False
+        session = boto3.session.Session()
+        return not any(
+            self._region in session.get_available_regions("sesv2", partition_name=partition)
+            for partition in session.get_available_partitions()
+        )
+
+
+def _code(error: Exception) -> str:
+    """The code of the API's fault, or the nearest class of botocore's that a rule knows."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code") or "unknown")
+    names = [each.__name__ for each in type(error).__mro__]
+    return next((name for name in names if name in _KNOWN), names[0])
+
+
+def _result(code: str, status: int | None, text: str, *, explained: bool = False) -> Result:
+    """What a fault means. `explained`: the text alone does not say what to do."""
+    rule = classify(SES_RULES, status=status, code=code, text=text)
+    if rule is UNKNOWN:
+        log.warning(
+            "SES showed a fault that no rule knows",
+            extra={"action": "classify", "code": code, "status": status},
+        )
+    return Result(
+        rule.verdict,
+        code=code,
+        message=f"{rule.meaning} ({text})" if explained else text,
+        detail=f"{status or ''} {code}: {text}".strip(),
+        account=rule.scope == "account",
+        pinned=rule.pinned,
+        suppress=rule.suppress,
+    )
+
+
+def _limits(quota: dict[str, float]) -> Limits:
+    """-1 means that there is no daily limit."""
+    daily, rate = int(quota["Max24HourSend"]), float(quota["MaxSendRate"])
+    return Limits(
+        calls_per_second=rate if rate > 0 else None,
+        daily=daily if daily >= 0 else None,
+        sent_today=int(quota["SentLast24Hours"]),
+    )

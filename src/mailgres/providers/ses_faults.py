@@ -1,0 +1,162 @@
+"""The faults of SES: the codes of its API, and the exceptions of botocore by their names.
+
+The first rule that fits decides. What botocore raises before it makes a call (no credentials, no
+region) is a fault of the set-up; what it raises while it waits for the answer is ambiguous.
+"""
+
+from __future__ import annotations
+
+from mailgres.providers.faults import Rule
+
+TOO_LARGE = "message_too_large"
+NO_SUCH_REGION = "no_such_region"
+NO_MESSAGE_ID = "no_message_id"
+
+_DAILY = r"daily message quota|daily sending quota|24.?hour"
+_NOT_VERIFIED = r"not verified|failed the check"
+_PAUSED = r"paused|suspended|shut ?down|disabled"
+
+_THROTTLES = ("TooManyRequestsException", "ThrottlingException", "Throttling", "SlowDown")
+
+_LIMITS = (
+    *(
+        Rule("quota", "The daily quota is used up.", code=code, text=_DAILY, scope="account")
+        for code in _THROTTLES
+    ),
+    *(
+        Rule("rate", "Too many emails or calls per second.", code=code, scope="account")
+        for code in _THROTTLES
+    ),
+    Rule(
+        "quota",
+        "A limit of the account is reached.",
+        code="LimitExceededException",
+        scope="account",
+    ),
+)
+
+_CREDENTIALS = (
+    Rule(
+        "config",
+        "The credentials may not send with this from-address.",
+        code="AccessDeniedException",
+        text=r":identity/",
+        scope="sender",
+    ),
+    *(
+        Rule("config", meaning, code=code, scope="account")
+        for code, meaning in (
+            ("AccessDeniedException", "The credentials may not do this: they need ses:SendEmail."),
+            ("AccessDenied", "The credentials may not do this: they need ses:SendEmail."),
+            ("UnrecognizedClientException", "AWS does not know this access key."),
+            ("InvalidClientTokenId", "AWS does not know this access key."),
+            ("InvalidAccessKeyId", "AWS does not know this access key."),
+            ("SignatureDoesNotMatch", "The secret key is wrong."),
+            ("InvalidSignatureException", "The secret key is wrong, or the clock of this machine."),
+            ("IncompleteSignature", "The secret key is wrong."),
+            ("RequestExpired", "The clock of this machine is wrong."),
+            ("ExpiredTokenException", "The session of these credentials is over."),
+            ("ExpiredToken", "The session of these credentials is over."),
+            ("MissingAuthenticationToken", "No credentials were sent."),
+            ("MissingAuthenticationTokenException", "No credentials were sent."),
+            ("OptInRequired", "The AWS account is not open for SES."),
+            ("NotAuthorized", "The credentials may not do this."),
+            ("UnknownOperationException", "There is no SES at this endpoint."),
+        )
+    ),
+)
+
+_SENDING = (
+    Rule("config", "The account is suspended.", code="AccountSuspendedException", scope="account"),
+    Rule(
+        "config",
+        "Sending is paused, for the account or its configuration set.",
+        code="SendingPausedException",
+        scope="account",
+    ),
+    Rule(
+        "config",
+        "The MAIL FROM domain of the sender is not verified.",
+        code="MailFromDomainNotVerifiedException",
+        scope="sender",
+    ),
+    Rule(
+        "config",
+        "Something that the call names does not exist, such as the configuration set.",
+        code="NotFoundException",
+        scope="account",
+    ),
+    Rule(
+        "config",
+        "The from-address is not verified; in the sandbox, the recipient's must be too.",
+        code="MessageRejected",
+        text=_NOT_VERIFIED,
+        scope="sender",
+    ),
+    Rule("config", "Sending is paused.", code="MessageRejected", text=_PAUSED, scope="account"),
+    Rule("permanent", "SES does not take the content.", code="MessageRejected"),
+    Rule("permanent", "The request is not valid.", code="BadRequestException"),
+    Rule("permanent", "SES takes at most 40 MB, files included.", code=TOO_LARGE),
+    Rule("permanent", "The email cannot be put into a call.", code="ParamValidationError"),
+)
+
+_CONNECTION = (
+    Rule(
+        "config",
+        "SES has no such region, or boto3 is older than the region.",
+        code=NO_SUCH_REGION,
+        scope="account",
+    ),
+    Rule("transient", "No connection came about.", code="EndpointConnectionError"),
+    Rule("transient", "No connection came about in time.", code="ConnectTimeoutError"),
+    Rule("transient", "No connection to the proxy came about.", code="ProxyConnectionError"),
+    Rule("ambiguous", "The call was made and no answer came in time.", code="ReadTimeoutError"),
+    Rule("ambiguous", "The connection was closed before the answer.", code="ConnectionClosedError"),
+    Rule("ambiguous", "The answer broke off.", code="ResponseStreamingError"),
+    Rule("ambiguous", "The answer broke off.", code="IncompleteReadError"),
+    Rule("ambiguous", "The answer could not be read.", code="ResponseParserError"),
+    Rule("ambiguous", "The answer has no message id.", code=NO_MESSAGE_ID),
+    Rule(
+        "config",
+        "The endpoint's certificate is not trusted.",
+        code="SSLError",
+        text=r"certificate",
+        scope="account",
+    ),
+    Rule("ambiguous", "The encrypted connection failed.", code="SSLError"),
+    Rule("ambiguous", "The connection failed during the call.", code="HTTPClientError"),
+)
+
+_SET_UP = (
+    Rule(
+        "config",
+        "There are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
+        " a profile or a role.",
+        code="NoCredentialsError",
+        scope="account",
+    ),
+    Rule(
+        "config",
+        "The AWS credentials are not complete.",
+        code="PartialCredentialsError",
+        scope="account",
+    ),
+    Rule("config", "No AWS region is set: set AWS_REGION.", code="NoRegionError", scope="account"),
+    Rule(
+        "config",
+        "boto3 cannot make a call: credentials, profile or region are wrong.",
+        code="BotoCoreError",
+        scope="account",
+    ),
+)
+
+_STATUSES = (
+    Rule("ambiguous", "SES failed during the call.", status=range(500, 600)),
+    Rule("rate", "Too many calls.", status=429, scope="account"),
+    Rule("permanent", "The email is too large.", status=413),
+    Rule("config", "The credentials are not taken.", status=401, scope="account"),
+    Rule("config", "The credentials are not taken.", status=403, scope="account"),
+)
+
+SES_RULES = (*_LIMITS, *_CREDENTIALS, *_SENDING, *_CONNECTION, *_SET_UP, *_STATUSES)
+"""Every fault that SES is known to show."""

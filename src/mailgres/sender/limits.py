@@ -1,0 +1,39 @@
+"""Passes on what providers say of their limits, so that all workers know."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import psycopg
+
+if TYPE_CHECKING:
+    from mailgres.model import Limits
+    from mailgres.providers import Provider
+    from mailgres.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class LimitWatch:
+    """Remembers what was passed on last, and passes on what differs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Limits] = {}
+        self._lock = threading.Lock()
+
+    def look(self, provider: Provider) -> None:
+        """Ask the provider after a call. A database that is away is told after the next one."""
+        limits = provider.limits()
+        with self._lock:
+            if limits is None or limits == self._known.get(provider.name):
+                return
+            self._known[provider.name] = limits
+        try:
+            self._store.learn_limits(provider.name, limits)
+        except psycopg.Error as error:
+            log.warning("limits not kept", extra={"action": "limits", "error": str(error)})
+            with self._lock:
+                self._known.pop(provider.name, None)

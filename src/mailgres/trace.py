@@ -1,0 +1,45 @@
+"""Where an error came from, without what it says.
+
+The text of an exception, and the lines that a traceback shows, may quote an address or the content
+of an email, and a log must not. Its type and the places it passed through are enough to find it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_FRAMES = 12
+"""Places shown of one error, the innermost ones."""
+MOST_CAUSES = 5
+
+
+def where(error: BaseException) -> str:
+    """Return the error's type, the places it passed through, and the same of its causes."""
+    return ", after ".join(_describe(each) for each in _chain(error))
+
+
+def _describe(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
+    places = [f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
+    return f"{type(error).__name__} at {' > '.join(places) or 'no place'}"
+
+
+def _short(filename: str) -> str:
+    """The file and its directory: enough to find it, and nothing of somebody's home."""
+    return "/".join(Path(filename).parts[-2:])
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from, as Python shows them."""
+    following: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if following is None:
+            return
+        yield following
+        hidden = following.__suppress_context__
+        following = following.__cause__ or (None if hidden else following.__context__)

@@ -1,0 +1,1 @@
+"""Providers that the tests bring along: real servers on 127.0.0.1."""

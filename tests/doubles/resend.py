@@ -1,0 +1,466 @@
+"""Resend on 127.0.0.1: its API as documented, its faults on order, and a memory of what it took.
+
+In the test's own process:
+
+    with serve(ResendDouble()) as double: ...
+
+or beside it, for workers that are processes, too: see doubles.resend_process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+from uuid import uuid4
+
+from doubles.http_server import Reply, Server, serving
+
+KEY = "re_double"
+MEMORY = 24 * 3600.0
+LARGEST_BATCH = 100
+HTML = "<html><body><h1>502 Bad Gateway</h1></body></html>"
+TAG = re.compile(r"[A-Za-z0-9_-]{1,256}")
+ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass
+class Fault:
+    """Something that goes wrong with the next calls.
+
+    `times`: with how many of them (-1: for ever); `share`: with this part of those it could meet.
+    `path`: only at this one. `accepts`: the emails go out all the same, and only the answer is
+    wrong. `reset`: the connection breaks instead of an answer. `delay`: seconds before the answer
+    (and after the emails are taken); `drip`: seconds between the bytes of its body.
+    `name`: Resend's name of the error; without one, `body` is sent as it is, as `content_type`.
+    """
+
+    status: int = 500
+    name: str | None = None
+    message: str = "a fault on order"
+    body: str = HTML
+    content_type: str = "text/html"
+    headers: dict[str, str] = field(default_factory=dict)
+    accepts: bool = False
+    reset: bool = False
+    delay: float = 0.0
+    drip: float = 0.0
+    times: int = 1
+    share: float = 1.0
+    path: str | None = None
+
+
+class Refused(Exception):
+    """An error by one of Resend's names."""
+
+    def __init__(self, status: int, name: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.name, self.message = status, name, message
+        self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
+
+    def reply(self) -> Reply:
+        told = {"statusCode": self.status, "name": self.name, "message": self.message}
+        return Reply(self.status, json.dumps(told).encode(), headers=self.headers)
+
+
+@dataclass
+class Settings:
+    """What kind of account it is. A field that is None sets no limit.
+
+    `keys`: which API keys are good; `sending_only`: those of them that may do nothing else.
+    `unverified`: from-domains that are refused. `rate`: requests per second.
+    `wrong_key`: as the documents have it, or as the API really answers ("validation_error").
+    `usage`: whether there is GET /usage. `ahead`: how far its clock is ahead, in seconds.
+    `latency`: how long it takes to send, in seconds.
+    """
+
+    keys: list[str] = field(default_factory=lambda: [KEY])
+    sending_only: list[str] = field(default_factory=list)
+    suspended: list[str] = field(default_factory=list)
+    unverified: list[str] = field(default_factory=list)
+    rate: float | None = None
+    daily: int | None = None
+    monthly: int | None = None
+    wrong_key: str = "invalid_api_key"
+    usage: bool = False
+    ahead: float = 0.0
+    latency: float = 0.0
+
+
+class ResendDouble:
+    """The service. Threads call it at the same time."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = Settings(**settings)
+        self.url = ""
+        self.faults: deque[Fault] = deque()
+        self.calls: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
+        self._accepted: list[dict[str, Any]] = []
+        self._memory: dict[tuple[str, str], tuple[str, float, Reply]] = {}
+        self._under_way: set[tuple[str, str]] = set()
+        self._window, self._in_window = 0, 0
+        self._sent: deque[float] = deque()
+        self._random = random.Random(0)  # noqa: S311 - faults, not secrets
+        self._lock = threading.Lock()
+
+    # What tests do
+
+    def add_faults(self, *faults: Fault) -> None:
+        """Let calls fail, in this order."""
+        with self._lock:
+            self.faults.extend(faults)
+
+    def clear_faults(self) -> None:
+        """Let everything work again."""
+        with self._lock:
+            self.faults.clear()
+
+    def set(self, **settings: Any) -> None:
+        """Change the account."""
+        with self._lock:
+            for name, value in settings.items():
+                if name not in {each.name for each in fields(Settings)}:
+                    raise KeyError(name)
+                setattr(self.settings, name, value)
+
+    def accepted(self) -> list[dict[str, Any]]:
+        """What really went out: id, mailgres_id, idempotency key, path, API key, recipients."""
+        with self._lock:
+            return list(self._accepted)
+
+    def summary(self) -> dict[str, Any]:
+        """How many emails went out, how many more than once, and how many calls there were."""
+        with self._lock:
+            by_id = Counter(each["mailgres_id"] for each in self._accepted)
+            return {
+                "accepted": len(self._accepted),
+                "different": len(by_id),
+                "doubles": {key: n for key, n in by_id.items() if n > 1 and key is not None},
+                "calls": dict(self.calls),
+                "statuses": dict(self.statuses),
+                "faults_left": len(self.faults),
+            }
+
+    # What clients do
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Handle a request."""
+        path = path.partition("?")[0]
+        if path.startswith("/_double/"):
+            return self._control(method, path.removeprefix("/_double/"), body)
+        try:
+            reply = self._handle(method, path, headers, body)
+        except Refused as refused:
+            reply = refused.reply()
+        with self._lock:
+            self.calls[path] += 1
+            self.statuses["reset" if reply.reset else str(reply.status)] += 1
+            reply.headers = self._limits() | reply.headers
+        return reply
+
+    def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        api_key = self._authenticate(headers)
+        fault = self._next_fault(path)
+        reply = None
+        if fault is None or fault.accepts:
+            self._count_request()
+            reply = self._serve(method, path, api_key, headers, body)
+        if fault is None:
+            assert reply is not None
+            return reply
+        if fault.delay:
+            time.sleep(fault.delay)
+        return self._faulty(fault, reply)
+
+    def _serve(
+        self, method: str, path: str, api_key: str, headers: dict[str, str], body: bytes
+    ) -> Reply:
+        if method == "POST" and path in {"/emails", "/emails/batch"}:
+            return self._once(api_key, path, headers, body)
+        if path == "/usage" and self.settings.usage:
+            return self._usage()
+        if path == "/domains":
+            if api_key in self.settings.sending_only:
+                raise Refused(
+                    401, "restricted_api_key", "This API key is restricted to only send emails"
+                )
+            return _json({"object": "list", "has_more": False, "data": []})
+        if path in {"/emails", "/emails/batch"}:
+            raise Refused(405, "method_not_allowed", "Method is not allowed for the requested path")
+        raise Refused(404, "not_found", "The requested endpoint does not exist")
+
+    def _authenticate(self, headers: dict[str, str]) -> str:
+        given = headers.get("authorization", "").removeprefix("Bearer").strip()
+        if not given:
+            raise Refused(401, "missing_api_key", "Missing API key in the authorization header")
+        if given in self.settings.suspended:
+            raise Refused(403, "suspended_api_key", "This API key is suspended")
+        if given not in self.settings.keys:
+            if self.settings.wrong_key == "invalid_api_key":
+                raise Refused(403, "invalid_api_key", "API key is invalid")
+            raise Refused(400, self.settings.wrong_key, "API key is invalid")
+        return given
+
+    def _once(self, api_key: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Serve a call, or repeat the answer that its key had before."""
+        given = headers.get("idempotency-key")
+        if given is None:
+            return self._send(api_key, path, headers, body, None)
+        if not 1 <= len(given) <= 256:
+            raise Refused(400, "invalid_idempotency_key", "The key must be between 1-256 chars")
+        key, digest = (api_key, given), hashlib.sha256(path.encode() + body).hexdigest()
+        with self._lock:
+            before = self._memory.get(key)
+            if before and self._time() - before[1] < MEMORY:
+                if before[0] != digest:
+                    raise Refused(
+                        409,
+                        "invalid_idempotent_request",
+                        "Same idempotency key used with a different request payload",
+                    )
+                return Reply(before[2].status, before[2].body)
+            if key in self._under_way:
+                raise Refused(
+                    409,
+                    "concurrent_idempotent_requests",
+                    "Same idempotency key used while original request is still in progress",
+                )
+            self._under_way.add(key)
+        try:
+            reply = self._send(api_key, path, headers, body, given)
+            with self._lock:
+                self._memory[key] = (digest, self._time(), reply)
+            return reply
+        finally:
+            with self._lock:
+                self._under_way.discard(key)
+
+    def _send(
+        self, api_key: str, path: str, headers: dict[str, str], body: bytes, key: str | None
+    ) -> Reply:
+        if self.settings.latency:
+            time.sleep(self.settings.latency)
+        try:
+            told = json.loads(body)
+        except ValueError:
+            raise Refused(400, "validation_error", "The body is not JSON") from None
+        if path == "/emails":
+            if not isinstance(told, dict):
+                raise Refused(422, "validation_error", "The body is not an object")
+            self._check(told)
+            return _json({"id": self._accept([told], api_key, path, key)[0]})
+        return self._send_batch(told, headers, api_key, key)
+
+    def _send_batch(
+        self, told: Any, headers: dict[str, str], api_key: str, key: str | None
+    ) -> Reply:
+        if not isinstance(told, list) or not 1 <= len(told) <= LARGEST_BATCH:
+            raise Refused(422, "validation_error", "Batches hold between 1 and 100 emails")
+        if any(mail.get("attachments") for mail in told):
+            raise Refused(422, "validation_error", "Attachments are not supported in batches")
+        permissive = headers.get("x-batch-validation") == "permissive"
+        errors: list[dict[str, Any]] = []
+        good: list[dict[str, Any]] = []
+        for index, mail in enumerate(told):
+            try:
+                self._check(mail)
+                good.append(mail)
+            except Refused as refused:
+                if not permissive or refused.status == 403:
+                    raise
+                errors.append({"index": index, "message": refused.message})
+        ids = self._accept(good, api_key, "/emails/batch", key)
+        answer: dict[str, Any] = {"data": [{"id": each} for each in ids]}
+        return _json(answer | ({"errors": errors} if permissive else {}))
+
+    def _check(self, mail: dict[str, Any]) -> None:
+        for name in ("from", "to", "subject"):
+            if mail.get(name) in (None, "", []):
+                raise Refused(422, "missing_required_field", f"Missing `{name}` field.")
+        if not (mail.get("html") or mail.get("text")):
+            raise Refused(422, "validation_error", "Missing `html` or `text` field.")
+        self._check_sender(mail["from"].rpartition("<")[2].rstrip(">"))
+        for each in mail["to"]:
+            if not ADDRESS.fullmatch(each) or each.startswith("invalid@"):
+                raise Refused(422, "validation_error", f"Invalid `to` field: {each}")
+        for tag in mail.get("tags") or ():
+            if not (TAG.fullmatch(tag["name"]) and TAG.fullmatch(tag["value"])):
+                raise Refused(422, "validation_error", "Tags should only contain ASCII letters")
+
+    def _check_sender(self, sender: str) -> None:
+        if not ADDRESS.fullmatch(sender):
+            raise Refused(422, "invalid_from_address", "Invalid `from` field.")
+        domain = sender.rpartition("@")[2]
+        if domain in self.settings.unverified:
+            raise Refused(403, "validation_error", f"The {domain} domain is not verified.")
+
+    def _accept(
+        self, mails: list[dict[str, Any]], api_key: str, path: str, key: str | None
+    ) -> list[str]:
+        ids = [str(uuid4()) for _ in mails]
+        with self._lock:
+            self._count_emails(len(mails))
+            for mail, given in zip(mails, ids, strict=True):
+                tags = {tag["name"]: tag["value"] for tag in mail.get("tags") or ()}
+                self._accepted.append(
+                    {
+                        "id": given,
+                        "mailgres_id": tags.get("mailgres_id"),
+                        "key": key,
+                        "path": path,
+                        "api_key": api_key,
+                        "to": mail["to"],
+                    }
+                )
+        return ids
+
+    # Limits
+
+    def _time(self) -> float:
+        return time.time() + self.settings.ahead
+
+    def _count_request(self) -> None:
+        with self._lock:
+            if self.settings.rate is None:
+                return
+            # As many as the rate in a window of a second; a slower one has a longer window.
+            length = max(1.0, 1 / self.settings.rate)
+            window = int(self._time() / length)
+            if window != self._window:
+                self._window, self._in_window = window, 0
+            self._in_window += 1
+            if self._in_window > max(1, int(self.settings.rate)):
+                raise Refused(
+                    429,
+                    "rate_limit_exceeded",
+                    "Too many requests. You can only make a few requests per second.",
+                    retry_after="1",
+                )
+
+    def _count_emails(self, count: int) -> None:
+        now = self._time()
+        while self._sent and self._sent[0] < now - 31 * 24 * 3600:
+            self._sent.popleft()
+        daily, monthly = self.settings.daily, self.settings.monthly
+        if monthly is not None and len(self._sent) + count > monthly:
+            raise Refused(429, "monthly_quota_exceeded", "You have reached your monthly quota")
+        if daily is not None and self._today(now) + count > daily:
+            raise Refused(429, "daily_quota_exceeded", "You have reached your daily email quota")
+        if daily is not None or monthly is not None:
+            self._sent.extend([now] * count)
+
+    def _today(self, now: float) -> int:
+        return sum(1 for at in self._sent if at > now - 24 * 3600)
+
+    def _limits(self) -> dict[str, str]:
+        told: dict[str, str] = {}
+        if self.settings.rate is not None:
+            limit = max(1, int(self.settings.rate))
+            left = max(0, limit - self._in_window)
+            told = {
+                "ratelimit-limit": str(limit),
+                "ratelimit-remaining": str(left),
+                "ratelimit-reset": "1",
+            }
+        if self.settings.daily is not None:
+            told["x-resend-daily-quota"] = str(self._today(self._time()))
+        return told
+
+    def _usage(self) -> Reply:
+        with self._lock:
+            now = self._time()
+            first = self._sent[0] if self._sent else now
+            used = self._today(now)
+            daily = {"used": used, "limit": self.settings.daily, "resets_at": _iso(first + 86400)}
+            monthly = {
+                "used": len(self._sent),
+                "limit": self.settings.monthly or 3000,
+                "resets_at": _iso(now + 10 * 86400),
+            }
+        rate = {"limit": self.settings.rate or 10, "duration": "1000ms"}
+        emails = {"daily": daily, "monthly": monthly}
+        return _json({"object": "usage", "emails": emails, "rate_limit": rate})
+
+    # Faults
+
+    def _next_fault(self, path: str) -> Fault | None:
+        with self._lock:
+            for fault in self.faults:
+                if fault.path not in (None, path):
+                    continue
+                if fault.share < 1.0 and self._random.random() >= fault.share:
+                    continue
+                if fault.times > 0:
+                    fault.times -= 1
+                    if fault.times == 0:
+                        self.faults.remove(fault)
+                return fault
+        return None
+
+    @staticmethod
+    def _faulty(fault: Fault, reply: Reply | None) -> Reply:
+        if fault.reset:
+            return Reply(0, b"", reset=True)
+        if fault.status == 0 and reply is not None:  # the right answer, only late
+            reply.drip = fault.drip
+            return reply
+        if fault.name is not None:
+            wrong = Refused(fault.status, fault.name, fault.message).reply()
+        else:
+            wrong = Reply(fault.status, fault.body.encode(), fault.content_type)
+        wrong.headers, wrong.drip = dict(fault.headers), fault.drip
+        return wrong
+
+    # Orders from another process
+
+    def _control(self, method: str, what: str, body: bytes) -> Reply:
+        order: Any = json.loads(body or b"null")
+        if (method, what) == ("POST", "faults"):
+            self.add_faults(*(Fault(**each) for each in order))
+        elif (method, what) == ("DELETE", "faults"):
+            self.clear_faults()
+        elif (method, what) == ("POST", "settings"):
+            self.set(**order)
+        elif (method, what) == ("GET", "accepted"):
+            return _json(self.accepted())
+        elif (method, what) != ("GET", "summary"):
+            return Reply(404, b"{}")
+        return _json(self.summary())
+
+
+def _json(told: Any) -> Reply:
+    return Reply(200, json.dumps(told).encode())
+
+
+def _iso(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+@contextmanager
+def serve(double: ResendDouble) -> Iterator[ResendDouble]:
+    """Let a double answer in threads of this process."""
+    with serving(double.answer) as double.url:
+        yield double
+
+
+def main() -> None:
+    """Run until somebody kills it; the first line says where it listens."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    with Server(ResendDouble().answer, parser.parse_args().port) as server:
+        print(server.url, flush=True)  # noqa: T201
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Every fault that Resend can show, for tests of single calls and of batches.
+
+Each has a name, what the double does, and the class that it is of. Copy a fault before use: the
+double counts its times down.
+"""
+
+from __future__ import annotations
+
+from doubles.resend import HTML, Fault
+
+
+def named(status: int, name: str, message: str = "words") -> Fault:
+    return Fault(status=status, name=name, message=message)
+
+
+FAULTS = {
+    "rate": (named(429, "rate_limit_exceeded"), "rate"),
+    "daily quota": (named(429, "daily_quota_exceeded"), "quota"),
+    "monthly quota": (named(429, "monthly_quota_exceeded"), "quota"),
+    "concurrent": (named(409, "concurrent_idempotent_requests"), "transient"),
+    "other content": (named(409, "invalid_idempotent_request"), "uncertain"),
+    "security": (named(451, "security_error"), "config"),
+    "unverified": (named(403, "validation_error"), "config"),
+    "wrong key": (named(403, "invalid_api_key"), "config"),
+    "wrong key, as it really is": (named(400, "validation_error", "API key is invalid"), "config"),
+    "suspended key": (named(403, "suspended_api_key"), "config"),
+    "not found": (named(404, "not_found"), "config"),
+    "internal": (named(500, "internal_server_error"), "ambiguous"),
+    "application": (named(500, "application_error"), "ambiguous"),
+    "500 by another name": (named(500, "surprise"), "ambiguous"),
+    "html 502": (Fault(status=502, body=HTML), "ambiguous"),
+    "empty 503": (Fault(status=503, body=""), "ambiguous"),
+    "html 403": (Fault(status=403), "config"),
+    "html 429": (Fault(status=429), "rate"),
+    "redirect": (Fault(status=308, headers={"location": "/elsewhere"}), "config"),
+    "unknown": (named(418, "teapot"), "transient"),
+    "html 200": (Fault(status=200, accepts=True), "ambiguous"),
+    "broken JSON": (
+        Fault(status=200, accepts=True, body='{"id', content_type="application/json"),
+        "ambiguous",
+    ),
+    "empty JSON": (
+        Fault(status=200, accepts=True, body="{}", content_type="application/json"),
+        "ambiguous",
+    ),
+    "null": (
+        Fault(status=200, accepts=True, body="null", content_type="application/json"),
+        "ambiguous",
+    ),
+    "list": (
+        Fault(status=200, accepts=True, body="[1]", content_type="application/json"),
+        "ambiguous",
+    ),
+    "200 that says 422": (
+        Fault(
+            status=200,
+            accepts=True,
+            body='{"statusCode": 422, "name": "validation_error", "message": "no"}',
+            content_type="application/json",
+        ),
+        "ambiguous",
+    ),
+    "reset": (Fault(reset=True), "ambiguous"),
+    "reset after it was taken": (Fault(reset=True, accepts=True), "ambiguous"),
+}
+OF_THE_ACCOUNT = {
+    *("rate", "daily quota", "monthly quota", "wrong key", "wrong key, as it really is"),
+    *("suspended key", "not found", "html 403", "html 429", "redirect"),
+}

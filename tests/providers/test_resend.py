@@ -1,0 +1,278 @@
+"""ResendProvider against a server that speaks Resend's API: sending and failing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+import resend
+
+from doubles.resend import Fault, ResendDouble, serve
+from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, named
+from mailgres.model import Attachment, Message, Result
+from mailgres.providers.base import Provider
+from mailgres.providers.resend import ResendProvider
+from providers.mails import PDF, batch, mail
+
+Open = Callable[..., ResendProvider]
+PATIENCE = 0.3
+
+
+def one(provider: ResendProvider, message: Message | None = None) -> Result:
+    [result] = provider.send([message or mail()])
+    return result
+
+
+# What is sent
+
+
+def test_it_is_a_provider(provider: ResendProvider) -> None:
+    checked: Provider = provider
+    assert (checked.name, checked.kind) == ("resend", "resend")
+    assert checked.capabilities.idempotent
+    assert checked.capabilities.batch_size == 100
+
+
+def test_a_message_goes_by_itself_under_its_own_key(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    message = mail()
+    result = one(provider, message)
+    [accepted] = double.accepted()
+    assert result == Result("sent", accepted["id"])
+    assert accepted["path"] == "/emails"
+    assert accepted["key"] == message.email.key
+    assert accepted["mailgres_id"] == str(message.email.id)
+
+
+def test_a_batch_goes_in_one_call_under_the_key_of_the_batch(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    messages = batch(100)
+    results = provider.send(messages)
+    accepted = double.accepted()
+    assert [result.provider_message_id for result in results] == [each["id"] for each in accepted]
+    assert {each["key"] for each in accepted} == {f"mailgres/batch/{messages[0].email.batch_id}"}
+    assert double.calls == {"/emails/batch": 1}
+
+
+def test_a_batch_of_which_one_is_left_keeps_its_key(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    first, second = batch(2)
+    provider.send([first, second])
+    [result] = provider.send([second])
+    assert result.verdict == "uncertain"
+    assert len(double.accepted()) == 2
+
+
+def test_attachments_and_messages_without_a_batch_go_by_themselves(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    messages = batch(3)
+    messages[1:1] = [mail(attachments=[PDF], batch_id=messages[0].email.batch_id), mail()]
+    results = provider.send(messages)
+    assert double.calls == {"/emails": 2, "/emails/batch": 1}
+    ids = {each["mailgres_id"]: each["id"] for each in double.accepted()}
+    for message, result in zip(messages, results, strict=True):
+        assert result == Result("sent", ids[str(message.email.id)])
+
+
+def test_everything_of_a_message_arrives(
+    provider: ResendProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def capture(params: Any, options: Any) -> dict[str, str]:
+        seen.append((params, options))
+        return {"id": "x"}
+
+    monkeypatch.setattr(resend.Emails, "send", capture)
+    message = mail(
+        recipient_email="ana@example.org",
+        cc=["bea@example.org"],
+        bcc=["cid@example.org"],
+        reply_to="help@example.com",
+        headers={"X-Order": "7"},
+        tags={"campaign": "Spring sale", "mailgres_id": "forged", "": "x", "empty": ""},
+        attachments=[PDF, Attachment("logo.png", "image/png", "logo", b"\x89PNG")],
+    )
+    one(provider, message)
+    [(params, options)] = seen
+    assert options == {"idempotency_key": message.email.key}
+    assert params == {
+        "from": "Shop <noreply@example.com>",
+        "to": ["ana@example.org"],
+        "cc": ["bea@example.org"],
+        "bcc": ["cid@example.org"],
+        "reply_to": "help@example.com",
+        "subject": "Hello",
+        "html": "<p>Hello</p>",
+        "text": "Hello",
+        "headers": {"X-Order": "7"},
+        "tags": [
+            {"name": "mailgres_id", "value": str(message.email.id)},
+            {"name": "campaign", "value": "Spring_sale"},
+        ],
+        "attachments": [
+            {"filename": "a.pdf", "content": "JVBERg==", "content_type": "application/pdf"},
+            {
+                "filename": "logo.png",
+                "content": "iVBORw==",
+                "content_type": "image/png",
+                "content_id": "logo",
+            },
+        ],
+    }
+
+
+def test_odd_tags_are_taken(provider: ResendProvider, double: ResendDouble) -> None:
+    assert one(provider, mail(tags={"größe": "x" * 300, "a.b": "ü"})).verdict == "sent"
+    assert len(double.accepted()) == 1
+
+
+# Faults of a call, single and in a batch. Each is what came back and what it means.
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(opened: Open, double: ResendDouble, name: str, count: int) -> None:
+    fault, verdict = FAULTS[name]
+    double.add_faults(Fault(**vars(fault)))
+    provider = opened()
+    messages = batch(count) if count > 1 else [mail()]
+    results = provider.send(messages)
+    assert len(results) == count
+    for result in results:
+        assert result.verdict == verdict
+        assert result.account == (name in OF_THE_ACCOUNT)
+        assert result.pinned == (name in {"concurrent", "other content"})
+        assert result.code
+        assert result.message
+        assert "@" not in result.message
+    assert len(double.accepted()) == (count if fault.accepts else 0)
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(reset=True, accepts=True),
+        Fault(status=502, accepts=True),
+        Fault(status=200, accepts=True),
+        Fault(status=0, accepts=True, drip=0.05),
+        Fault(status=0, accepts=True, delay=2 * PATIENCE),
+    ],
+    ids=["reset", "502", "html 200", "slow body", "no answer"],
+)
+def test_a_repeated_call_is_taken_once(
+    opened: Open, double: ResendDouble, fault: Fault, count: int
+) -> None:
+    double.add_faults(Fault(**vars(fault)))
+    provider = opened(timeout=PATIENCE)
+    messages = batch(count) if count > 1 else [mail()]
+    assert {result.verdict for result in provider.send(messages)} == {"ambiguous"}
+    again = provider.send(messages)
+    assert [result.verdict for result in again] == ["sent"] * count
+    assert double.summary()["accepted"] == count
+    assert double.summary()["doubles"] == {}
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
+def test_nobody_listens(opened: Open, count: int) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    provider = opened(url=f"http://127.0.0.1:{port}")
+    for result in provider.send(batch(count)):
+        assert (result.verdict, result.code) == ("transient", "unreached")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://no-such-host.invalid", "nonsense", "ftp://127.0.0.1", "http://[::", "http://:1"],
+)
+def test_an_address_that_leads_nowhere(opened: Open, url: str) -> None:
+    result = one(opened(url=url))
+    assert (result.verdict, result.code) == ("transient", "unreached")
+
+
+def test_a_server_that_speaks_no_tls(opened: Open, double: ResendDouble) -> None:
+    result = one(opened(url=double.url.replace("http:", "https:"), timeout=2.0))
+    assert result.verdict in {"transient", "ambiguous"}
+    assert double.accepted() == []
+
+
+def test_a_server_that_does_not_answer(opened: Open) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        provider = opened(url=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=PATIENCE)
+        result = one(provider)
+    assert (result.verdict, result.code) == ("ambiguous", "no_answer")
+
+
+def test_a_connection_that_was_closed_while_idle_is_not_a_fault(
+    opened: Open, double: ResendDouble
+) -> None:
+    provider = opened(connections=1)
+    assert one(provider).verdict == "sent"
+    with serve(ResendDouble()) as other:  # closes its connections when it ends
+        elsewhere = opened(url=other.url, connections=1)
+        assert one(elsewhere).verdict == "sent"
+    result = one(elsewhere)
+    assert (result.verdict, result.code) == ("transient", "unreached")
+    assert len(double.accepted()) == 1
+
+
+def test_nothing_is_tried_twice(provider: ResendProvider, double: ResendDouble) -> None:
+    one(provider)
+    double.add_faults(Fault(reset=True))
+    one(provider)
+    assert double.calls["/emails"] == 2
+
+
+def test_content_that_is_no_json(provider: ResendProvider, double: ResendDouble) -> None:
+    odd: Any = float("nan")
+    result = one(provider, mail(subject=odd))
+    assert (result.verdict, result.code) == ("permanent", "malformed_request")
+    assert double.calls == {}
+
+
+# Results inside a batch
+
+
+def test_one_bad_message_does_not_hold_up_the_others(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    messages = batch(5)
+    messages[2] = mail(batch_id=messages[0].email.batch_id, recipient_email="invalid@example.org")
+    results = provider.send(messages)
+    assert [result.verdict for result in results] == ["sent", "sent", "permanent", "sent", "sent"]
+    ids = {each["mailgres_id"]: each["id"] for each in double.accepted()}
+    for message, result in zip(messages, results, strict=True):
+        assert result.provider_message_id == ids.get(str(message.email.id))
+    assert results[2].code == "validation_error"
+    assert [each.verdict for each in provider.send(messages)] == [each.verdict for each in results]
+    assert len(double.accepted()) == 4
+
+
+def test_what_is_wrong_with_one_message_does_not_kill_a_batch(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    double.add_faults(named(422, "missing_required_field"), Fault(status=413))
+    for _ in range(2):
+        assert {result.verdict for result in provider.send(batch(3))} == {"transient"}
+    double.add_faults(named(422, "missing_required_field"))
+    assert one(provider).verdict == "permanent"
+
+
+def test_an_unverified_sender_in_a_mixed_batch(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
+    double.set(unverified=["unknown.example"])
+    messages = batch(2)
+    messages.append(mail(batch_id=messages[0].email.batch_id, from_email="a@unknown.example"))
+    assert {result.verdict for result in provider.send(messages)} == {"transient"}
+    alone = one(provider, mail(from_email="a@unknown.example"))
+    assert (alone.verdict, alone.account) == ("config", False)
