@@ -2,11 +2,11 @@
 
     python -m benchmarks.worker [--trial]
 
-Pick-up: a worker sleeps, an application enqueues one email and commits; the time from just before
-the call of `enqueue_email` until the provider is called. Slow provider: each call takes 50 ms and
-50 are made at once, which is 1,000 emails a second at best; once with idempotency keys, once
-without, where every call is preceded by a `begin`. Size: the drain of 20,000 emails in an empty
-table against one with a million sent rows and a million future ones.
+Pick-up: a worker sleeps, an application enqueues one email and commits; the time from the commit,
+as the application sees it, until the provider is called; and how long `enqueue_email` took. Slow
+provider: each call takes 50 ms and 50 are made at once, which is 1,000 emails a second at best;
+once with idempotency keys, once without, where every call is preceded by a `begin`. Size: the drain
+of 20,000 emails in an empty table against one with a million sent rows and a million future ones.
 """
 
 from __future__ import annotations
@@ -71,15 +71,17 @@ def pick_up(url: str, conn: psycopg.Connection, samples: int) -> dict[str, Any]:
         env={**os.environ, "DATABASE_URL": url},
     )
     assert worker.stdout is not None  # noqa: S101
-    times = []
+    times: list[float] = []
+    enqueues: list[float] = []
     try:
         for number in range(samples + 5):
             time.sleep(ASLEEP_AFTER)
-            start = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            conn.execute(ENQUEUE, (PAYLOAD,))
+            seconds = harness.timed(lambda: conn.execute(ENQUEUE, (PAYLOAD,)))
+            committed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             called = int(worker.stdout.readline())
             if number >= 5:  # noqa: PLR2004 - the first ones start up and plan
-                times.append((called - start) / 1e6)
+                times.append((called - committed) / 1e6)
+                enqueues.append(seconds)
     finally:
         worker.communicate(timeout=60)
     ordered = sorted(times)
@@ -88,6 +90,7 @@ def pick_up(url: str, conn: psycopg.Connection, samples: int) -> dict[str, Any]:
         "p50_ms": round(statistics.median(ordered), 2),
         "p99_ms": round(ordered[int(len(ordered) * 0.99)], 2),
         "max_ms": round(ordered[-1], 2),
+        "enqueue": harness.milliseconds(enqueues),
         "goal": {"p50_ms": 3, "p99_ms": 10},
     }
 

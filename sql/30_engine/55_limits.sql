@@ -102,11 +102,15 @@ COMMENT ON FUNCTION mailgres.room_at(text, int) IS
 
 -- When the next of a provider's tokens comes; null if there is one or no limit.
 CREATE FUNCTION mailgres.next_token_at(p_provider text) RETURNS timestamptz
-    LANGUAGE sql STABLE
-RETURN (
-    SELECT max(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
-    FROM mailgres.buckets b
-    WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider) AND mailgres.tokens_of(b) < 1);
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT max(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+        FROM mailgres.buckets b
+        WHERE b.name IN ('calls:' || p_provider, 'emails:' || p_provider) AND mailgres.tokens_of(b) < 1);
+END
+$$;
 
 COMMENT ON FUNCTION mailgres.next_token_at(text) IS
     'When a provider may be called again by its rate limits; null means now.';
@@ -122,3 +126,26 @@ $$;
 
 COMMENT ON FUNCTION mailgres.tenant_room(text) IS
     'How many emails the rate limit of a tenant allows now; null means it has none.';
+
+-- Who drains the queue and finds nothing may only have to wait for a rate limit.
+CREATE FUNCTION mailgres.rate_frees_at() RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT min(greatest(x.token_at, x.waits_until))
+        FROM (
+            SELECT mailgres.next_token_at(p.name) AS token_at,
+                   CASE WHEN p.waits_for = 'rate' AND p.waits_until > mailgres.now() THEN p.waits_until END
+                       AS waits_until
+            FROM mailgres.providers p
+            WHERE p.enabled AND p.circuit = 'closed'
+        ) x);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.rate_frees_at() IS
+    'When emails that are ready may go out by the rate limits; null if they do not wait for one.';

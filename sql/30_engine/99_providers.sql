@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG060', format('there is no provider %L', p_name),
+        PERFORM mailgres.refuse('MG070', format('there is no provider %L', p_name),
             format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
     END IF;
     RETURN v_provider;
@@ -51,7 +51,7 @@ AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
     IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
-        PERFORM mailgres.refuse('MG061', 'a limit is above zero', 'To stop a provider, pause it.');
+        PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
@@ -69,7 +69,7 @@ CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double 
 AS $$
 BEGIN
     IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
-        PERFORM mailgres.refuse('MG061', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
+        PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
 END
@@ -85,6 +85,10 @@ CREATE FUNCTION mailgres.pause_provider(
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
+    IF p_until <= mailgres.now() THEN
+        PERFORM mailgres.refuse('MG073', 'the pause would be over already',
+            'Give a time in the future, or none to pause until it is resumed.');
+    END IF;
     UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
     WHERE p.name = p_name;
     INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
@@ -132,7 +136,7 @@ CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_descripti
 AS $$
 BEGIN
     IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
-        PERFORM mailgres.refuse('MG062', 'a route needs a name and at least one provider',
+        PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
     PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);

@@ -33,11 +33,16 @@ MailgresError
 │   ├── OutcomeUncertain
 │   ├── MayDeliverTwice
 │   └── UnknownEvent
-└── ReportRefused
-    ├── LeaseLost
-    ├── OutcomeNotUnderstood
-    ├── NeverChanged
-    └── InvalidClaim
+├── ReportRefused
+│   ├── LeaseLost
+│   ├── OutcomeNotUnderstood
+│   ├── NeverChanged
+│   └── InvalidClaim
+└── OrderRefused
+    ├── UnknownProvider
+    ├── InvalidLimit
+    ├── InvalidRoute
+    └── InvalidPause
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
 do about it, so that an error is worth reading wherever it is raised. Errors the database raises
@@ -339,3 +344,37 @@ class InvalidClaim(ReportRefused):
 
     sqlstate = "MG050"
     default_hint = "Claim 1 to 1000 emails for 1 second to 1 hour."
+
+
+class OrderRefused(MailgresError):
+    """What was ordered about providers, routes or tenants was not done."""
+
+    default_hint = "Nothing was changed; the subclass says what to mend."
+
+
+class UnknownProvider(OrderRefused):
+    """There is no such provider."""
+
+    sqlstate = "MG070"
+    default_hint = "`mailgres providers list` shows all; a worker brings its own when it starts."
+
+
+class InvalidLimit(OrderRefused):
+    """A limit is a number above zero."""
+
+    sqlstate = "MG071"
+    default_hint = "Give none to lift it. To stop a provider, pause it."
+
+
+class InvalidRoute(OrderRefused):
+    """A route needs a name and at least one provider."""
+
+    sqlstate = "MG072"
+    default_hint = "Names are lower-case letters, digits, - and _."
+
+
+class InvalidPause(OrderRefused):
+    """The pause would be over already."""
+
+    sqlstate = "MG073"
+    default_hint = "Give a time in the future, or none to pause until it is resumed."

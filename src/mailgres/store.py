@@ -182,6 +182,12 @@ class Store:
         ).fetchone()
         return row[0] if row else None
 
+    def rate_frees_in(self) -> timedelta | None:
+        """How long emails that are ready have to wait for a rate limit; None if they do not."""
+        with self.pool.connection() as connection:
+            row = connection.execute(QUERIES["rate_frees_in"]).fetchone()
+        return row[0] if row else None
+
     def rise(self, connection: psycopg.Connection) -> None:
         """Ask not to be woken any more."""
         connection.execute(QUERIES["rise"], {"worker": self.worker})

@@ -26,6 +26,9 @@ SELECT mailgres.give_back(%(token)s, %(ids)s)
 -- sleep --
 SELECT mailgres.sleep(%(worker)s, %(seconds)s) - mailgres.now()
 
+-- rate_frees_in --
+SELECT mailgres.rate_frees_at() - mailgres.now()
+
 -- rise --
 SELECT mailgres.rise(%(worker)s)
 

@@ -66,4 +66,6 @@ FAULTS = {
 OF_THE_ACCOUNT = {
     *("rate", "daily quota", "monthly quota", "wrong key", "wrong key, as it really is"),
     *("suspended key", "not found", "html 403", "html 429", "redirect"),
+    # A provider that fails, fails for everybody: this is what opens its circuit.
+    *(name for name, (_, verdict) in FAULTS.items() if verdict == "ambiguous"),
 }

@@ -100,7 +100,7 @@ def test_a_refusal_does_not_cost_the_connection(double: SmtpDouble, provider: Sm
 
 REPLIES: list[tuple[str, str, str, bool, bool]] = [
     # step, reply, verdict, account, suppress
-    ("rcpt", "421 4.3.2 closing", "transient", False, False),
+    ("rcpt", "421 4.3.2 closing", "transient", True, False),
     ("rcpt", "450 4.2.0 greylisted, come back", "transient", False, False),
     ("rcpt", "451 4.3.0 problem", "transient", False, False),
     ("rcpt", "452 4.5.3 too many recipients", "transient", False, False),
@@ -130,17 +130,17 @@ REPLIES: list[tuple[str, str, str, bool, bool]] = [
     ("mail", "530 login first", "config", True, False),
     ("data", "451 later", "transient", False, False),
     ("data", "554 no valid recipients", "permanent", False, False),
-    ("data", "250 what?", "transient", False, False),
+    ("data", "250 what?", "transient", True, False),
     ("end", "451 4.3.0 later", "transient", False, False),
     ("end", "550 5.1.1 no such user", "permanent", False, True),
     ("end", "554 5.7.1 spam", "config", False, False),
     ("end", "554 refused", "permanent", False, False),
-    ("end", "421 closing", "transient", False, False),
-    ("greeting", "421 too busy", "transient", False, False),
+    ("end", "421 closing", "transient", True, False),
+    ("greeting", "421 too busy", "transient", True, False),
     ("greeting", "554 5.7.1 blocked", "config", True, False),
     ("greeting", "421 4.7.0 Too many connections", "rate", True, False),
-    ("mail", "999 nonsense", "transient", False, False),
-    ("end", "999 nonsense", "ambiguous", False, False),
+    ("mail", "999 nonsense", "transient", True, False),
+    ("end", "999 nonsense", "ambiguous", True, False),
 ]
 
 
@@ -171,7 +171,7 @@ def test_lost_before_the_message(
 ) -> None:
     double.add_faults(Fault(step, delay=delay))
     (result,) = provider.send([mail()])
-    assert (result.verdict, result.account) == ("transient", False)
+    assert (result.verdict, result.account) == ("transient", True)
     assert double.accepted() == []
     assert provider.send([mail()])[0].verdict == "sent"
 

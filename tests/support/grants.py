@@ -69,12 +69,17 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.use_providers": {WORKER},
     "mailgres.set_defaults": {WORKER},
     "mailgres.learn_limits": {WORKER},
+    "mailgres.rate_frees_at": {WORKER},
     "mailgres.limit_provider": {OPERATOR},
     "mailgres.limit_tenant": {OPERATOR},
     "mailgres.pause_provider": {OPERATOR},
     "mailgres.resume_provider": {OPERATOR},
     "mailgres.reset_provider": {OPERATOR},
     "mailgres.set_route": {OPERATOR},
+    "mailgres.pause_route": {OPERATOR},
+    "mailgres.resume_route": {OPERATOR},
+    "mailgres.set_tenant": {OPERATOR},
+    "mailgres.eta": {OPERATOR},
 }
 """Functions that somebody besides the owner may call."""
 
@@ -86,7 +91,7 @@ INTERNAL: Final = {
         complete_batches count_leased count_sent enqueue_many expire_these fault_of
         fault_of_contents fault_of_options fault_of_settings first_id_of first_ids forbid_change
         go_round has_attachments has_stand_in heed heed_failures is_address is_bound is_open
-        is_plain is_sender is_shut judge known_provider lease lock_email may_repeat mend
+        is_plain is_sender is_shut judge known_provider known_route lease lock_email may_repeat mend
         next_tenant next_token_at open_routes pick pick_of plan_calls provider_for quota_left
         record record_import refuse refuse_request remove reports_of resolve retry_delay room_at
         room_for secure set_aside set_bucket set_circuit share_of suppress_reported take_tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Connect
-from worker.bench import DEADLINE, PROGRAM, Bench, Process, until
+from worker.bench import DEADLINE, Bench, Process, until
 
 SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 BLOCKED = """
@@ -114,17 +113,10 @@ def test_one_does_not_end_well(bench: Bench, fleet: Process) -> None:
 
 def test_what_is_wrong_is_said_once(bench: Bench) -> None:
     """By the parent, and nothing is started again and again."""
-    done = subprocess.run(
-        [PROGRAM, *BOTH],
-        env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none", "LC_ALL": "C.UTF-8"},
-        cwd=bench.directory,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: Cannot connect to 127.0.0.1:1/none")
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    with bench.script(*BOTH, "--database-url", nowhere) as parent:
+        assert parent.popen.wait(DEADLINE) == 1
+    assert parent.log.startswith("Error: Cannot connect to 127.0.0.1:1/none")
 
 
 @linux

@@ -6,9 +6,14 @@ from datetime import timedelta
 
 from mailgres.janitor import JANITORS
 from mailgres.testing import travel
-from worker.bench import Bench, until
+from worker.bench import Bench, Process, until
 
 HOUR = timedelta(hours=1)
+
+
+def has_run(worker: Process, action: str) -> bool:
+    assert worker.alive(), worker.log
+    return f"{action} handled" in worker.log
 
 
 def test_they_run(bench: Bench) -> None:
@@ -21,7 +26,7 @@ def test_they_run(bench: Bench) -> None:
     travel(bench.conn, 3 * HOUR)
     with bench.script("worker", "--worker-name", "house", "--log-level", "debug") as worker:
         for janitor in JANITORS.values():
-            until(lambda: f"{janitor.action} handled" in worker.log, janitor.name)  # noqa: B023
+            until(lambda: has_run(worker, janitor.action), janitor.name)  # noqa: B023
         until(lambda: bench.status_of(waiting) == "sent", "what was waiting is sent")
         until(lambda: bench.status_of(expired) == "failed", "what had expired is dead")
         assert bench.status_of(later) == "pending"

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from mailgres.model import Verdict
 
 Scope = Literal["message", "sender", "account"]
-"""Whom a fault concerns: this email, all emails with its from-address, or the whole account."""
+"""Whom a fault concerns: this email, all emails with its from-address, or the whole account.
+
+A provider that fails or cannot be reached fails for the whole account: this is what the circuit
+breaker counts.
+"""
 
 
 @dataclass(frozen=True, slots=True)

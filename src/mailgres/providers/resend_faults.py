@@ -18,16 +18,19 @@ _CONNECTION = (
         "transient",
         "No connection to Resend came about (refused, no such host, no TLS): nothing was sent.",
         code=UNREACHED,
+        scope="account",
     ),
     Rule(
         "ambiguous",
         "The request left, but no answer came back (timeout, connection lost).",
         code=NO_ANSWER,
+        scope="account",
     ),
     Rule(
         "ambiguous",
         "The answer says that the call succeeded, but not what became of the email.",
         code=UNREADABLE,
+        scope="account",
     ),
     Rule(
         "permanent",
@@ -125,13 +128,28 @@ _SERVICE = (
         code="method_not_allowed",
         scope="account",
     ),
-    Rule("ambiguous", "Resend failed in the middle of the call.", code="application_error"),
-    Rule("ambiguous", "Resend failed in the middle of the call.", code="internal_server_error"),
+    Rule(
+        "ambiguous",
+        "Resend failed in the middle of the call.",
+        code="application_error",
+        scope="account",
+    ),
+    Rule(
+        "ambiguous",
+        "Resend failed in the middle of the call.",
+        code="internal_server_error",
+        scope="account",
+    ),
 )
 
 _STATUSES = (
-    Rule("ambiguous", "Resend, or something before it, failed.", status=range(500, 600)),
-    Rule("ambiguous", "Something before Resend gave up waiting.", status=408),
+    Rule(
+        "ambiguous",
+        "Resend, or something before it, failed.",
+        status=range(500, 600),
+        scope="account",
+    ),
+    Rule("ambiguous", "Something before Resend gave up waiting.", status=408, scope="account"),
     Rule("rate", "Too many requests.", status=429, scope="account"),
     Rule("config", "The API key is not taken.", status=401, scope="account"),
     Rule("config", "The call is forbidden.", status=403, scope="account"),

@@ -6,7 +6,12 @@ region) is a fault of the set-up; what it raises while it waits for the answer i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mailgres.providers.faults import Rule
+
+if TYPE_CHECKING:
+    from mailgres.model import Verdict
 
 TOO_LARGE = "message_too_large"
 NO_SUCH_REGION = "no_such_region"
@@ -100,6 +105,18 @@ _SENDING = (
     Rule("permanent", "The email cannot be put into a call.", code="ParamValidationError"),
 )
 
+_BROKEN: tuple[tuple[Verdict, str, str], ...] = (
+    ("transient", "EndpointConnectionError", "No connection came about."),
+    ("transient", "ConnectTimeoutError", "No connection came about in time."),
+    ("transient", "ProxyConnectionError", "No connection to the proxy came about."),
+    ("ambiguous", "ReadTimeoutError", "The call was made and no answer came in time."),
+    ("ambiguous", "ConnectionClosedError", "The connection was closed before the answer."),
+    ("ambiguous", "ResponseStreamingError", "The answer broke off."),
+    ("ambiguous", "IncompleteReadError", "The answer broke off."),
+    ("ambiguous", "ResponseParserError", "The answer could not be read."),
+    ("ambiguous", NO_MESSAGE_ID, "The answer has no message id."),
+)
+
 _CONNECTION = (
     Rule(
         "config",
@@ -107,15 +124,7 @@ _CONNECTION = (
         code=NO_SUCH_REGION,
         scope="account",
     ),
-    Rule("transient", "No connection came about.", code="EndpointConnectionError"),
-    Rule("transient", "No connection came about in time.", code="ConnectTimeoutError"),
-    Rule("transient", "No connection to the proxy came about.", code="ProxyConnectionError"),
-    Rule("ambiguous", "The call was made and no answer came in time.", code="ReadTimeoutError"),
-    Rule("ambiguous", "The connection was closed before the answer.", code="ConnectionClosedError"),
-    Rule("ambiguous", "The answer broke off.", code="ResponseStreamingError"),
-    Rule("ambiguous", "The answer broke off.", code="IncompleteReadError"),
-    Rule("ambiguous", "The answer could not be read.", code="ResponseParserError"),
-    Rule("ambiguous", "The answer has no message id.", code=NO_MESSAGE_ID),
+    *(Rule(verdict, meaning, code=code, scope="account") for verdict, code, meaning in _BROKEN),
     Rule(
         "config",
         "The endpoint's certificate is not trusted.",
@@ -123,8 +132,13 @@ _CONNECTION = (
         text=r"certificate",
         scope="account",
     ),
-    Rule("ambiguous", "The encrypted connection failed.", code="SSLError"),
-    Rule("ambiguous", "The connection failed during the call.", code="HTTPClientError"),
+    Rule("ambiguous", "The encrypted connection failed.", code="SSLError", scope="account"),
+    Rule(
+        "ambiguous",
+        "The connection failed during the call.",
+        code="HTTPClientError",
+        scope="account",
+    ),
 )
 
 _SET_UP = (
@@ -151,7 +165,7 @@ _SET_UP = (
 )
 
 _STATUSES = (
-    Rule("ambiguous", "SES failed during the call.", status=range(500, 600)),
+    Rule("ambiguous", "SES failed during the call.", status=range(500, 600), scope="account"),
     Rule("rate", "Too many calls.", status=429, scope="account"),
     Rule("permanent", "The email is too large.", status=413),
     Rule("config", "The credentials are not taken.", status=401, scope="account"),

@@ -28,17 +28,29 @@ _TEMPORARY = range(400, 500)
 _FINAL = range(500, 600)
 
 _CONNECTION = (
-    Rule("transient", "No connection came about: nothing was sent.", code=UNREACHED),
-    Rule("transient", "The connection was lost before the message was complete.", code=LOST),
+    Rule(
+        "transient",
+        "No connection came about: nothing was sent.",
+        code=UNREACHED,
+        scope="account",
+    ),
+    Rule(
+        "transient",
+        "The connection was lost before the message was complete.",
+        code=LOST,
+        scope="account",
+    ),
     Rule(
         "ambiguous",
         "The connection was lost after the whole message was sent, before the server answered.",
         code=LOST_AFTER_DATA,
+        scope="account",
     ),
     Rule(
         "ambiguous",
         "The server's answer to the whole message makes no sense.",
         code=NOT_UNDERSTOOD,
+        scope="account",
     ),
     Rule("config", "The server's certificate is not trusted.", code=CERTIFICATE, scope="account"),
     Rule("config", "The connection could not be encrypted.", code=TLS, scope="account"),
@@ -85,10 +97,10 @@ _LOGIN = (
 )
 
 _TRY_LATER = (
+    Rule("transient", "The server closes the connection for now.", status=421, scope="account"),
     *(
         Rule("transient", meaning, status=status)
         for status, meaning in (
-            (421, "The server closes the connection for now."),
             (450, "The mailbox is busy, or the server greylists."),
             (451, "The server has a problem for now."),
             (452, "The server is short of storage, or wants fewer recipients."),

@@ -152,7 +152,18 @@ class Worker:
         if self.claimer.in_trouble:
             return self._rest()
         empty = self.held.wait_until_empty(0.5) and not self._claim()
-        return empty and not self.claimer.in_trouble
+        return empty and not self._wait_for_rate() and not self.claimer.in_trouble
+
+    def _wait_for_rate(self) -> bool:
+        """Wait for a rate limit, if that is all that emails wait for and it is soon."""
+        try:
+            wait = self.store.rate_frees_in()
+        except UNREACHABLE:
+            return True
+        if wait is None or wait.total_seconds() > WORTH_WAITING:
+            return False
+        self.stopping.wait(max(wait.total_seconds(), 0.001))
+        return True
 
     def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
         """Emails grouped as their providers take them; a fixed batch always in the same order."""
@@ -259,6 +270,8 @@ LEFT = (
     "Nothing is lost: when the leases end, a worker takes these emails up again. "
     "What may have been sent already is repeated under its key, or as its template says."
 )
+WORTH_WAITING = 10.0
+"""Seconds that a run until the queue is empty waits for a rate limit."""
 NOT_PREPARED = Result(
     "transient", code="not_prepared", message="the email could not be prepared: see the log"
 )
