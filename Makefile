@@ -58,6 +58,7 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/settings_page.py
 	$(BIN)/python scripts/provider_errors.py
+	$(BIN)/python scripts/speed_table.py
 
 peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks compare with
 

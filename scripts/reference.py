@@ -6,8 +6,6 @@ that they cannot be wrong for long: a test compares them.
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-RESULTS = ROOT / "benchmarks" / "results"
-
-SPEED = re.compile(r"^\| what \| against \| measured \|\n(?:\|.*\n)+", re.MULTILINE)
-"""The table of the README that speed_table() writes."""
 
 ERRORS_HEAD = """\
 # Errors
@@ -101,52 +95,9 @@ def sql_page(connection: psycopg.Connection) -> str:
     return "".join(parts)
 
 
-def speed_table() -> str:
-    """The figures of the README, out of the committed results of the benchmarks."""
-    enqueue, claim = (
-        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("enqueue", "claim")
-    )
-    one, bulk, many = (enqueue[part] for part in ("one_by_one", "in_bulk", "many_clients"))
-    claims = [
-        size["ratio"]
-        for step, sizes in claim.items()
-        if step[1:2] == ":"
-        for size in sizes.values()
-    ]
-    rows = [
-        ("what", "against", "measured"),
-        ("---", "---", "---"),
-        (
-            "`enqueue_email`, one commit each",
-            "a bare one-row INSERT of the same data",
-            f"{one['ratio']} of its rate",
-        ),
-        (
-            "`enqueue_emails`, a thousand at once",
-            "a bare INSERT of a thousand rows",
-            f"{bulk['ratio']} of its rate",
-        ),
-        (
-            "32 clients enqueuing, workers busy",
-            "the same without the check for sleepers",
-            f"{many['ratio']} of its rate",
-        ),
-        (
-            "a claim at 4 million rows, 10,000 tenants",
-            "a claim at 1,000 rows",
-            f"{min(claims)} to {max(claims)} times as long",
-        ),
-    ]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
 def main() -> None:
     """Write the pages anew."""
     (DOCS / "errors.md").write_text(errors_page(), encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    readme = SPEED.sub(lambda _: speed_table(), readme)
-    (ROOT / "README.md").write_text(readme, encoding="utf-8")
     with embedded.server() as server:
         url = embedded.database(server, "mailgres_reference")
         migrate.upgrade(url)

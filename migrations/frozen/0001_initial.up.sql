@@ -3179,6 +3179,184 @@ $$;
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
     'Registers the providers of a worker and leads the default route along them.';
 
+-- ---- sql/30_engine/99_eta.sql
+
+-- When the backlog will be out. An estimate by what is known now: the first provider of
+-- a route that can be used, its limits and quotas, and how fast emails left lately. Other
+-- providers of the route may make it sooner, new emails and faults later.
+
+CREATE FUNCTION mailgres.opens_at(p mailgres.providers) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p.enabled THEN greatest(
+    mailgres.now(), p.paused_until, p.waits_until,
+    CASE p.circuit WHEN 'open' THEN coalesce(p.circuit_until, 'infinity')
+                   WHEN 'half_open' THEN p.probe_until END) ELSE 'infinity' END;
+
+COMMENT ON FUNCTION mailgres.opens_at(mailgres.providers) IS
+    'When a provider can be used again, as far as is known; infinity means not by itself.';
+
+CREATE FUNCTION mailgres.closed_by(p mailgres.providers) RETURNS text
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN NOT p.enabled THEN 'disabled'
+    WHEN p.paused_until > mailgres.now() THEN 'paused'
+    WHEN p.circuit <> 'closed' THEN 'circuit'
+    WHEN p.waits_until > mailgres.now() THEN p.waits_for END;
+
+COMMENT ON FUNCTION mailgres.closed_by(mailgres.providers) IS
+    'Why a provider cannot be used now: disabled, paused, circuit, quota or rate; null if it can.';
+
+-- Emails a second by the limits of a provider, else as in the last 15 minutes.
+CREATE FUNCTION mailgres.pace_of(p mailgres.providers, OUT per_second double precision, OUT why text)
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    SELECT min(CASE WHEN b.name LIKE 'calls:%' THEN b.per_second * p.batch_size ELSE b.per_second END), 'rate'
+    INTO per_second, why
+    FROM mailgres.buckets b WHERE b.name IN ('calls:' || p.name, 'emails:' || p.name);
+    IF per_second IS NULL THEN
+        SELECT count(*) / greatest(date_part('epoch', mailgres.now() - min(l.at)), 1), 'throughput'
+        INTO per_second, why
+        FROM public.email_logs l
+        WHERE l.at > mailgres.now() - interval '15 minutes' AND l.event = 'sent' AND l.provider = p.name;
+        IF coalesce(per_second, 0) = 0 THEN
+            per_second := NULL;
+            why := 'unknown';
+        END IF;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pace_of(mailgres.providers) IS
+    'How many emails a provider takes in a second, by its limits or as in the last 15 minutes.';
+
+-- Day by day, as quotas go.
+CREATE FUNCTION mailgres.out_at(
+    p mailgres.providers, p_emails bigint, p_starts timestamptz, OUT at timestamptz, OUT why text
+)
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    c_years   constant int := 10;
+    v_pace    double precision;
+    v_rest    double precision := p_emails;
+    v_from    timestamptz := p_starts;
+    v_ends    timestamptz;
+    v_day     double precision := p.daily_quota;
+    v_month   double precision := p.monthly_quota;
+    v_can     double precision;
+BEGIN
+    SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.pace_of(p) x;
+    SELECT p.daily_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'day'), 0),
+           p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
+    INTO v_day, v_month
+    FROM mailgres.quota_usage u
+    WHERE u.provider = p.name AND u.starts = date_trunc(u.period, p_starts, 'UTC');
+
+    FOR v_number IN 1 .. c_years * 366 LOOP
+        v_ends := date_trunc('day', v_from, 'UTC') + interval '24 hours';
+        v_can := least(v_day, v_month, v_pace * date_part('epoch', v_ends - v_from));
+        IF v_can < 0 THEN
+            v_can := 0;  -- a quota that was lowered
+        END IF;
+        IF v_can IS NULL OR v_rest <= v_can THEN
+            IF v_pace IS NOT NULL OR why = 'quota' THEN
+                at := v_from + coalesce(v_rest / v_pace, 0) * interval '1 second';
+            END IF;
+            RETURN;
+        END IF;
+        IF v_can >= greatest(least(v_day, v_month), 0) AND num_nonnulls(v_day, v_month) > 0 THEN
+            why := 'quota';
+        END IF;
+        v_rest := v_rest - v_can;
+        v_day := p.daily_quota;
+        v_month := CASE WHEN date_trunc('month', v_ends, 'UTC') = v_ends THEN p.monthly_quota ELSE v_month - v_can END;
+        v_from := v_ends;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.out_at(mailgres.providers, bigint, timestamptz) IS
+    'When so many emails will have left by a provider; null if nobody can tell.';
+
+CREATE FUNCTION mailgres.eta()
+    RETURNS TABLE (
+        route text, emails bigint, later bigint, provider text, starts timestamptz, at timestamptz, why text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+#variable_conflict use_column
+DECLARE
+    v         record;
+    v_out     record;
+    v_closed  text;
+BEGIN
+    FOR v IN
+        WITH waiting AS (
+            SELECT q.route, q.tenant_id::text AS tenant_id, NULL::timestamptz AS due
+            FROM public.email_queue q WHERE q.ready
+            UNION ALL
+            SELECT q.route, q.tenant_id, q.next_retry_at
+            FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+        ), by_tenant AS (
+            SELECT w.route, w.tenant_id, count(*) AS emails,
+                   count(*) FILTER (WHERE w.due > mailgres.now()) AS later, max(w.due) AS last_due
+            FROM waiting w GROUP BY 1, 2
+        ), by_route AS (
+            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.later)::bigint AS later, max(t.last_due) AS last_due,
+                   max(mailgres.now() + (t.emails - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+                       AS tenants_at
+            FROM by_tenant t
+            LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || t.tenant_id
+            GROUP BY 1
+        )
+        SELECT w.*, r.paused, x.provider, mailgres.opens_at(x.provider) AS starts,
+               sum(w.emails) OVER (PARTITION BY r.paused, (x.provider).name)::bigint AS ahead
+        FROM by_route w
+        JOIN mailgres.routes r ON r.route = w.route
+        LEFT JOIN LATERAL (
+            SELECT p AS provider FROM mailgres.route_providers rp
+            JOIN mailgres.providers p ON p.name = rp.provider
+            WHERE rp.route = w.route
+            ORDER BY mailgres.is_shut(p), CASE WHEN mailgres.is_shut(p) THEN mailgres.opens_at(p) END, rp.position
+            LIMIT 1) x ON true
+        ORDER BY w.route
+    LOOP
+        route := v.route;
+        emails := v.emails;
+        later := v.later;
+        provider := (v.provider).name;
+        starts := NULL;
+        at := NULL;
+        IF v.paused THEN
+            why := 'route paused';
+        ELSIF provider IS NULL THEN
+            why := 'no provider';
+        ELSE
+            v_closed := mailgres.closed_by(v.provider);
+            why := v_closed;
+            IF isfinite(v.starts) THEN
+                starts := v.starts;
+                SELECT * INTO v_out FROM mailgres.out_at(v.provider, v.ahead, v.starts);
+                at := v_out.at;
+                why := CASE WHEN v_out.why = 'quota' OR v_closed IS NULL THEN v_out.why ELSE v_closed END;
+                IF v.tenants_at > at THEN
+                    at := v.tenants_at;
+                    why := 'rate of a tenant';
+                END IF;
+                IF v.last_due > at THEN
+                    at := v.last_due;
+                    why := 'schedule';
+                END IF;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.eta() IS
+    'For each route with waiting emails: how many, when they will be out, and what it depends on.';
+
 -- ---- sql/30_engine/99_providers.sql
 
 -- What is set about a provider: by what it says of itself, and by operators.
@@ -3191,7 +3369,7 @@ DECLARE
 BEGIN
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG060', format('there is no provider %L', p_name),
+        PERFORM mailgres.refuse('MG070', format('there is no provider %L', p_name),
             format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
     END IF;
     RETURN v_provider;
@@ -3207,14 +3385,15 @@ CREATE FUNCTION mailgres.learn_limits(
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    IF p_calls_per_second > 0 THEN
-        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
-    END IF;
+    -- First the provider, then its bucket: the order in which a claim locks them.
     UPDATE mailgres.providers p
     SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
     WHERE p.name = p_name
       AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
           (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
+    IF p_calls_per_second > 0 THEN
+        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
+    END IF;
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
     SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
@@ -3234,7 +3413,7 @@ AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
     IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
-        PERFORM mailgres.refuse('MG061', 'a limit is above zero', 'To stop a provider, pause it.');
+        PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
@@ -3252,7 +3431,7 @@ CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double 
 AS $$
 BEGIN
     IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
-        PERFORM mailgres.refuse('MG061', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
+        PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
 END
@@ -3268,6 +3447,10 @@ CREATE FUNCTION mailgres.pause_provider(
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
+    IF p_until <= mailgres.now() THEN
+        PERFORM mailgres.refuse('MG073', 'the pause would be over already',
+            'Give a time in the future, or none to pause until it is resumed.');
+    END IF;
     UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
     WHERE p.name = p_name;
     INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
@@ -3315,7 +3498,7 @@ CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_descripti
 AS $$
 BEGIN
     IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
-        PERFORM mailgres.refuse('MG062', 'a route needs a name and at least one provider',
+        PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
     PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);
@@ -3330,6 +3513,81 @@ $$;
 
 COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
     'Makes a route, or leads one along other providers.';
+
+-- ---- sql/30_engine/99_routes.sql
+
+-- What operators set about routes and tenants.
+
+CREATE FUNCTION mailgres.known_route(p_route text) RETURNS mailgres.routes
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_route mailgres.routes;
+BEGIN
+    SELECT * INTO v_route FROM mailgres.routes r WHERE r.route = p_route FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG011', format('there is no route %L', p_route),
+            format('Known routes: %s.', (SELECT string_agg(r.route, ', ' ORDER BY r.route) FROM mailgres.routes r)));
+    END IF;
+    RETURN v_route;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.known_route(text) IS 'The route, locked; refuses an unknown name.';
+
+CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_route(p_route);
+    UPDATE mailgres.routes r SET paused = true WHERE r.route = p_route;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_route(text) IS
+    'Claims nothing for a route until it is resumed; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.known_route(p_route);
+    UPDATE mailgres.routes r SET paused = false WHERE r.route = p_route;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_route(text) IS 'Ends the pause of a route.';
+
+-- p_settings: an object with what is to change, `route` or `contact_email`; null takes
+-- it away.
+CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_route    constant text := p_settings ->> 'route';
+    v_contact  constant text := p_settings ->> 'contact_email';
+BEGIN
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters.');
+    END IF;
+    IF v_route IS NOT NULL THEN
+        PERFORM mailgres.known_route(v_route);
+    END IF;
+    IF NOT mailgres.is_address(v_contact) THEN
+        PERFORM mailgres.refuse('MG002', 'the contact is not an email address',
+            'Give one plain address such as ana@example.com.');
+    END IF;
+    INSERT INTO mailgres.tenants AS t (tenant_id, route, contact_email) VALUES (p_tenant, v_route, v_contact)
+    ON CONFLICT (tenant_id) DO UPDATE
+        SET route = CASE WHEN p_settings ? 'route' THEN excluded.route ELSE t.route END,
+            contact_email = CASE WHEN p_settings ? 'contact_email' THEN excluded.contact_email
+                                 ELSE t.contact_email END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
+    'Sets the route or the contact of a tenant; what is not named stays.';
 
 -- ---- sql/30_engine/99_set_defaults.sql
 
@@ -4569,7 +4827,8 @@ BEGIN
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
-                mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route'),
+                mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route,
+                mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),

@@ -24,14 +24,15 @@ CREATE FUNCTION mailgres.learn_limits(
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    IF p_calls_per_second > 0 THEN
-        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
-    END IF;
+    -- First the provider, then its bucket: the order in which a claim locks them.
     UPDATE mailgres.providers p
     SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
     WHERE p.name = p_name
       AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
           (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
+    IF p_calls_per_second > 0 THEN
+        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
+    END IF;
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
     SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL

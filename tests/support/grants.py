@@ -87,15 +87,16 @@ INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version are_addresses are_attachments are_headers are_tags attach clean_source
+        add_version are_addresses are_attachments are_headers are_tags attach clean_source closed_by
         complete_batches count_leased count_sent enqueue_many expire_these fault_of
         fault_of_contents fault_of_options fault_of_settings first_id_of first_ids forbid_change
         go_round has_attachments has_stand_in heed heed_failures is_address is_bound is_open
         is_plain is_sender is_shut judge known_provider known_route lease lock_email may_repeat mend
-        next_tenant next_token_at open_routes pick pick_of plan_calls provider_for quota_left
-        record record_import refuse refuse_request remove reports_of resolve retry_delay room_at
-        room_for secure set_aside set_bucket set_circuit share_of suppress_reported take_tokens
-        tenant_room tokens_of wait_for wake wants_probe with_settings without_addresses
+        next_tenant next_token_at open_routes opens_at out_at pace_of pick pick_of plan_calls
+        provider_for quota_left record record_import refuse refuse_request remove reports_of resolve
+        retry_delay room_at room_for secure set_aside set_bucket set_circuit share_of
+        suppress_reported take_tokens tenant_room tokens_of wait_for wake wants_probe with_settings
+        without_addresses
         """
     )
 }

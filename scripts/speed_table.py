@@ -1,0 +1,117 @@
+"""Writes the table of figures in the README out of the results of the benchmarks: `make docs`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+
+SPEED = re.compile(r"^\| what \| against \| measured \|\n(?:\|.*\n)+", re.MULTILINE)
+"""The table of the README that speed_table() writes."""
+
+
+def result(name: str) -> dict[str, Any]:
+    """What a benchmark measured."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def of_the_queue() -> list[tuple[str, str, str]]:
+    """Rows about enqueuing and claiming."""
+    enqueue = result("enqueue")
+    claims = [
+        size["ratio"]
+        for step, sizes in result("claim").items()
+        if step[1:2] == ":"
+        for size in sizes.values()
+    ]
+    return [
+        (
+            "`enqueue_email`, one commit each",
+            "a bare one-row INSERT of the same data",
+            f"{enqueue['one_by_one']['ratio']} of its rate",
+        ),
+        (
+            "`enqueue_emails`, a thousand at once",
+            "a bare INSERT of a thousand rows",
+            f"{enqueue['in_bulk']['ratio']} of its rate",
+        ),
+        (
+            "32 clients enqueuing, workers busy",
+            "the same without the check for sleepers",
+            f"{enqueue['many_clients']['ratio']} of its rate",
+        ),
+        (
+            "a claim at 4 million rows, 10,000 tenants",
+            "a claim at 1,000 rows",
+            f"{min(claims)} to {max(claims)} times as long",
+        ),
+    ]
+
+
+def of_the_worker() -> list[tuple[str, str, str]]:
+    """Rows about sending."""
+    drain, worker = result("drain"), result("worker")
+    null = drain["null_provider"]
+    times = {name: each["ratio"] for name, each in null["times_the_rate_of"].items()}
+    what = "draining, template rendered, every try logged"
+    pick_up, slow, size = (worker[part] for part in ("pick_up", "slow_provider", "size"))
+    return [
+        (
+            what,
+            "the usual loop: claim 10, UPDATE and commit each",
+            f"{times['loop']} times its rate",
+        ),
+        (
+            what,
+            "django-post_office into memory, nothing rendered",
+            f"{times['post_office_in_memory']} times its rate",
+        ),
+        (
+            what,
+            "procrastinate, tasks that do nothing",
+            f"{times['procrastinate_noop']} times its rate",
+        ),
+        ("two processes", "one", f"{null['two_processes']['ratio']} times its rate"),
+        (
+            "a provider that takes 50 ms, 50 calls at once",
+            "1,000 emails/s, the most that allows",
+            f"{slow['with_keys']['ratio']} of it, {slow['without_keys']['ratio']} without keys",
+        ),
+        (
+            "draining beside a million sent and a million future rows",
+            "draining an empty table",
+            f"{size['ratio']} of its rate",
+        ),
+        (
+            "from commit to the provider's call, worker asleep",
+            "-",
+            f"{pick_up['p50_ms']} ms (median), {pick_up['p99_ms']} ms (99 %)",
+        ),
+    ]
+
+
+def speed_table() -> str:
+    """The figures of the README, out of the committed results of the benchmarks."""
+    rows = [
+        ("what", "against", "measured"),
+        ("---", "---", "---"),
+        *of_the_queue(),
+        *of_the_worker(),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def main() -> None:
+    """Write the table anew."""
+    readme = README.read_text(encoding="utf-8")
+    README.write_text(SPEED.sub(lambda _: speed_table(), readme), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

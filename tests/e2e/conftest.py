@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from doubles import resend as resend_double
+from doubles import ses as ses_double
+from doubles import smtp as smtp_double
+from e2e.kit import House
+
+
+@pytest.fixture
+def house(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> House:
+    """The queue of the test's own database, with its clock stopped."""
+    return House(conn, database_url, tmp_path)
+
+
+@pytest.fixture
+def resend(house: House) -> Iterator[resend_double.ResendDouble]:
+    """Resend, which the workers use."""
+    with resend_double.serve(resend_double.ResendDouble()) as double:
+        house.use_resend(double)
+        yield double
+
+
+@pytest.fixture
+def ses(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[ses_double.SesDouble]:
+    """SES, which the workers use."""
+    with ses_double.serve(ses_double.SesDouble()) as double:
+        for name, value in ses_double.environ(double.url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        house.use_ses()
+        yield double
+
+
+@pytest.fixture
+def smtp(house: House) -> Iterator[smtp_double.SmtpDouble]:
+    """An SMTP server, which the workers use."""
+    with smtp_double.serve(smtp_double.SmtpDouble()) as double:
+        house.use_smtp(double)
+        yield double

@@ -1,0 +1,218 @@
+"""Resend shows a fault to a real worker: what becomes of the emails, and what had gone out.
+
+Every fault once for emails that go alone and once for a batch; then Resend works again, and all
+that can still be sent is sent exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from doubles.resend import Fault, ResendDouble
+from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, named
+from e2e.kit import ORDINARY, URGENT, House, accepted, once_each
+
+MODES = {"single": URGENT, "batch": ORDINARY}
+PATHS = {"single": "/emails", "batch": "/emails/batch"}
+AFTER = {
+    # class of the fault: status, error_class, retries spent by one alone and by one of a batch
+    "rate": ("pending", "rate", 0, 0),
+    "quota": ("pending", "quota", 0, 0),
+    "config": ("pending", "config", 0, 0),
+    "transient": ("pending", "transient", 1, 1),
+    "ambiguous": ("pending", "ambiguous", 1, 0),
+    "uncertain": ("failed", "ambiguous", 0, 0),
+}
+"""What is true after the first try. A batch that may have arrived stays together, at no cost."""
+SPENDS_NOTHING_IN_A_BATCH = {"concurrent"}
+
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+@each_mode
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+    fault, verdict = FAULTS[name]
+    resend.add_faults(replace(fault, times=-1, path=PATHS[mode]))
+    emails = house.send(priority=MODES[mode])
+
+    status, error_class, alone, together = AFTER[verdict]
+    spent = alone if mode == "single" else together
+    if mode == "batch" and name in SPENDS_NOTHING_IN_A_BATCH:
+        spent = 0
+    assert house.state() == {(status, spent, error_class): 3}
+    assert accepted(resend) == (once_each(emails) if fault.accepts else {})
+    opens = verdict == "config" and name in OF_THE_ACCOUNT
+    provider = house.provider("resend")
+    assert provider.circuit == ("open" if opens else "closed")
+    assert bool(provider.circuit_reason) == opens
+    assert provider.waits_for == (verdict if verdict in ("rate", "quota") else None)
+
+    resend.clear_faults()
+    house.work_until_settled()
+    if verdict == "uncertain":
+        assert house.state() == {("failed", 0, "ambiguous"): 3}
+        assert accepted(resend) == {}
+    else:
+        assert house.state() == {("sent", spent, None): 3}
+        assert accepted(resend) == once_each(emails)
+        assert house.provider("resend").circuit == "closed"
+
+
+LATE = {
+    "no answer": Fault(delay=1.0, times=-1),
+    "no answer, but taken": Fault(delay=1.0, accepts=True, times=-1),
+    "an answer byte by byte": Fault(status=0, drip=0.1, accepts=True, times=-1),
+}
+
+
+@each_mode
+@pytest.mark.parametrize("name", LATE)
+def test_too_late(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+    resend.add_faults(replace(LATE[name]))
+    house.set(provider_timeout="200ms")
+    emails = house.send(priority=MODES[mode])
+    assert house.state() == {("pending", 1 if mode == "single" else 0, "ambiguous"): 3}
+    resend.clear_faults()
+    house.set(provider_timeout="30s")
+    house.work_until_settled()
+    assert set(house.statuses()) == {"sent"}
+    assert accepted(resend) == once_each(emails)
+
+
+@each_mode
+@pytest.mark.parametrize("as_date", [False, True], ids=["seconds", "date"])
+def test_retry_after(mode: str, house: House, resend: ResendDouble, *, as_date: bool) -> None:
+    """The provider is left alone until then; a worker that looks meanwhile makes no call."""
+    start = datetime.now(UTC).replace(microsecond=0)
+    date = start + timedelta(seconds=90)
+    said = format_datetime(date, usegmt=True) if as_date else "90"
+    fault = named(429, "rate_limit_exceeded")
+    resend.add_faults(replace(fault, headers={"retry-after": said}, times=-1))
+    emails = house.send(priority=MODES[mode])
+    until = house.provider("resend").waits_until
+    assert until == date if as_date else date <= until <= datetime.now(UTC) + (date - start)
+    assert house.state() == {("pending", 0, "rate"): 3}
+    assert house.events_of("resend") == ["RateLimited"]
+
+    calls = resend.calls.total()
+    house.clock.set(until - timedelta(seconds=1))
+    house.work()
+    assert resend.calls.total() == calls
+    resend.clear_faults()
+    house.clock.set(until + timedelta(seconds=1))
+    house.work()
+    assert house.state() == {("sent", 0, None): 3}
+    assert accepted(resend) == once_each(emails)
+
+
+@each_mode
+@pytest.mark.parametrize("usage", [False, True], ids=["silent", "with usage"])
+def test_daily_quota(mode: str, house: House, resend: ResendDouble, *, usage: bool) -> None:
+    """Four a day: what is too much goes the next day, and has spent nothing."""
+    resend.set(daily=4, usage=usage)
+    first = house.send(3, priority=MODES[mode])
+    assert house.state() == {("sent", 0, None): 3}
+    second = house.send(3, priority=MODES[mode])
+    assert house.statuses()["pending"] >= 2
+    assert house.provider("resend").waits_for == "quota"
+    assert house.value("SELECT max(retries) FROM email_queue") == 0
+
+    resend.set(ahead=25 * 3600.0)
+    house.clock.forward(timedelta(hours=25))
+    house.work_until_settled()
+    assert house.state() == {("sent", 0, None): 6}
+    assert accepted(resend) == once_each(first + second)
+
+
+@each_mode
+@pytest.mark.parametrize("told", ["invalid_api_key", "validation_error"])
+def test_wrong_key(told: str, mode: str, house: House, resend: ResendDouble) -> None:
+    """The circuit opens and says why; no row is harmed, however long it takes."""
+    resend.set(wrong_key=told)
+    house.use_resend(resend, "re_wrong")
+    emails = house.send(priority=MODES[mode])
+    before = house.provider("resend")
+    assert before.circuit == "open"
+    assert told in before.circuit_reason
+    assert "API key" in before.circuit_reason
+    for _ in range(5):  # an hour of probes, farther and farther apart
+        house.clock.set(house.provider("resend").circuit_until + timedelta(seconds=1))
+        house.work()
+        assert house.provider("resend").circuit == "open"
+    assert house.provider("resend").circuit_since - before.circuit_since > timedelta(hours=1)
+    assert house.state() == {("pending", 0, "config"): 3}
+
+    house.use_resend(resend)
+    house.work_until_settled()
+    assert house.state() == {("sent", 0, None): 3}
+    assert accepted(resend) == once_each(emails)
+    assert house.events_of("resend")[-1] == "CircuitBreakerClosed"
+
+
+@each_mode
+def test_unverified_domain(mode: str, house: House, resend: ResendDouble) -> None:
+    """Only the emails of that domain wait; those of others go."""
+    resend.set(unverified=["new.example.com"])
+    parked = [house.enqueue(priority=MODES[mode], from_email="a@new.example.com") for _ in "abc"]
+    sent = house.send(priority=MODES[mode])
+    house.work_until_nothing_is_due()
+    assert accepted(resend) == once_each(sent)
+    assert house.provider("resend").circuit == "closed"
+    assert {house.status_of(email) for email in parked} == {"pending"}
+    assert all(house.email(email).parked_since for email in parked)
+    assert {house.email(email).error_class for email in parked} == {"config"}
+
+    resend.set(unverified=[])
+    house.work_until_settled()
+    assert accepted(resend) == once_each(sent + parked)
+
+
+@each_mode
+def test_refused_connections(mode: str, house: House, resend: ResendDouble) -> None:
+    """Nobody listens: five calls open the circuit, the others wait behind it and spend nothing."""
+    house.use_resend(resend)
+    house.set(resend_api_url="http://127.0.0.1:9", concurrency="1", batch_size="3")
+    emails = house.send(18, priority=MODES[mode])
+    provider = house.provider("resend")
+    assert provider.circuit == "open"
+    assert provider.circuit_reason.startswith("unreached")
+    assert house.state().keys() == {("pending", 1, "transient"), ("pending", 0, None)}
+    house.use_resend(resend)
+    house.work_until_settled()
+    assert accepted(resend) == once_each(emails)
+    assert house.value("SELECT max(retries) FROM email_queue") == 1
+
+
+@each_mode
+def test_still_under_way(mode: str, house: House, resend: ResendDouble) -> None:
+    """The first call takes so long that the second meets it: 409, and nobody gets two."""
+    resend.set(latency=3.0)
+    house.set(provider_timeout="500ms")
+    emails = house.send(1 if mode == "single" else 3, priority=MODES[mode])
+    house.clock.set(house.value("SELECT max(next_retry_at) FROM email_queue"))
+    house.set(provider_timeout="30s")
+    house.work()
+    assert "concurrent_idempotent_requests" in set(house.codes())
+    resend.set(latency=0.0)
+    house.work_until_settled()
+    assert set(house.statuses()) == {"sent"}
+    assert accepted(resend) == once_each(emails)
+
+
+@each_mode
+def test_other_content(mode: str, house: House, resend: ResendDouble) -> None:
+    """An earlier try arrived, and since then the sender changed: never a new key."""
+    resend.add_faults(Fault(reset=True, accepts=True, times=-1))
+    emails = house.send(priority=MODES[mode])
+    resend.clear_faults()
+    house.set(from_email="Other <other@example.com>")
+    house.work_until_settled()
+    assert house.state().keys() == {("failed", 1 if mode == "single" else 0, "ambiguous")}
+    assert {house.email(email).dead_reason for email in emails} == {"uncertain"}
+    assert set(house.codes()) == {"invalid_idempotent_request"}
+    assert accepted(resend) == once_each(emails)
