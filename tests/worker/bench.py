@@ -81,6 +81,7 @@ class Bench(Queue):
         self.url = url
         self.directory = directory
         self.ledger = Ledger(directory / "ledger")
+        self.variables: dict[str, str] = {}
         self._count = 0
 
     def use_double(self, *, idempotent: bool = True, batch_size: int = 1) -> None:
@@ -127,6 +128,7 @@ class Bench(Queue):
             **os.environ,
             "PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}",
             "DATABASE_URL": self.url,
+            **self.variables,
         }
         with (
             log.open("w") as stderr,

@@ -78,6 +78,41 @@ def test_nothing_of_the_email(
     row = bench.email(email)
     assert SECRET not in row.error_message
     assert RECIPIENT not in row.error_message
+    # The place is kept for operators, who see it in the dead letter, too.
+    assert row.error_detail.startswith("ValueError at ")
+    assert " quote, after KeyError at " in row.error_detail
+    for secret in (RECIPIENT, SECRET, "550"):
+        assert secret not in row.error_detail
+
+
+class Refusing(Double):
+    """A provider that says of whom it will not hear."""
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        text = f"no such mailbox {messages[0].email.recipient_email}"
+        return [Result("permanent", code="no_mailbox", message=text, detail=text)] * len(messages)
+
+
+def test_a_dead_letter_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.use_double()
+    email = bench.enqueue(tenant_id="acme", payload={"name": SECRET})
+    with caplog.at_level(logging.INFO):
+        assert bench.drain(Refusing(bench.ledger)).dead == 1
+    (told_,) = [one for one in caplog.records if getattr(one, "event", "") == "JobFailed"]
+    keys = ("id", "tenant", "template", "attempts", "code", "class", "dead_reason")
+    assert {key: told_.__dict__[key] for key in keys} == {
+        "id": str(email),
+        "tenant": "acme",
+        "template": "welcome_user",
+        "attempts": 1,
+        "code": "no_mailbox",
+        "class": "permanent",
+        "dead_reason": "permanent",
+    }
+    assert told_.levelno == logging.ERROR
+    log = told(caplog)
+    assert RECIPIENT not in log
+    assert SECRET not in log
 
 
 def test_where_of_an_error_that_was_not_raised() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.trace import where
+
 if TYPE_CHECKING:
     from mailgres.model import Limits
     from mailgres.providers import Provider
@@ -26,7 +28,11 @@ class LimitWatch:
 
     def look(self, provider: Provider) -> None:
         """Ask the provider after a call. A database that is away is told after the next one."""
-        limits = provider.limits()
+        try:
+            limits = provider.limits()
+        except Exception as error:  # noqa: BLE001 - the call was made; nothing may undo that
+            log.error("no limits: %s", where(error), extra={"action": "limits"})  # noqa: TRY400
+            return
         with self._lock:
             if limits is None or limits == self._known.get(provider.name):
                 return

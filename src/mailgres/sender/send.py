@@ -66,7 +66,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
             where(error),
             extra={"action": "send", "provider": provider.name},
         )
-        results = [_broken(type(error).__name__)] * len(messages)
+        results = [_broken(type(error).__name__, where(error))] * len(messages)
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
@@ -77,5 +77,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
     ]
 
 
-def _broken(code: str) -> Result:
-    return Result("ambiguous", code=code, message="the provider's code failed during the call")
+def _broken(code: str, place: str | None = None) -> Result:
+    """The outcome when a provider's code fails; the place is for who mends it."""
+    message = "the provider's code failed during the call"
+    return Result("ambiguous", code=code, message=message, detail=place)

@@ -126,14 +126,33 @@ class Finisher(threading.Thread):
 
     def _settle(self, batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
         self.counts["sent"] += len(batch) - len(not_sent)
+        tried = {outcome.email.id: outcome for outcome in batch} if not_sent else {}
         for one in not_sent:
             self.counts[_kind(one)] += 1
+            if _kind(one) == "dead":
+                _tell_dead(one, tried[one.id])
             if one.refused:
                 log.warning(
                     "lease lost before the outcome was written",
                     extra={"action": "finish", "id": str(one.id), "sqlstate": one.refused},
                 )
         self.held.remove(outcome.email for outcome in batch)
+
+
+def _tell_dead(settled: Settled, outcome: Outcome) -> None:
+    """Log the end of an email, without a word of the email."""
+    told = {
+        "action": "finish",
+        "event": "JobFailed",
+        "id": str(settled.id),
+        "tenant": outcome.email.tenant_id,
+        "template": outcome.email.template_type,
+        "attempts": outcome.email.retries + 1,
+        "code": outcome.result.code,
+        "class": outcome.result.verdict,
+        "dead_reason": settled.dead_reason,
+    }
+    log.error("JobFailed: %s is dead: %s", settled.id, settled.dead_reason, extra=told)
 
 
 def _kind(settled: Settled) -> str:

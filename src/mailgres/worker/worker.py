@@ -185,7 +185,10 @@ class Worker:
             self._send(emails)
 
     def _send(self, emails: list[Email]) -> None:
-        """Send a job. If our own code fails, each email is sent alone, to harm no other."""
+        """Send a job. If our own code fails, each email is sent alone, to harm no other.
+
+        A fixed batch has one key and cannot be taken apart here: the next claim does that.
+        """
         try:
             outcomes = self.sender.send(emails)
         except (*UNREACHABLE, NotMade) as error:
@@ -195,8 +198,8 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
             # Faults of the call itself are outcomes: here it was not made.
             log.error("emails not prepared: %s", where(error), extra=_about("send", emails))  # noqa: TRY400 - not its text, which may quote an address
-            if len(emails) == 1:
-                self.finisher.put([Outcome(emails[0], NOT_PREPARED)])
+            if len(emails) == 1 or emails[0].batch_id is not None:
+                self.finisher.put([Outcome(email, _not_prepared(email)) for email in emails])
             else:
                 for email in emails:
                     self._send([email])
@@ -272,6 +275,9 @@ LEFT = (
 )
 WORTH_WAITING = 10.0
 """Seconds that a run until the queue is empty waits for a rate limit."""
-NOT_PREPARED = Result(
-    "transient", code="not_prepared", message="the email could not be prepared: see the log"
-)
+
+
+def _not_prepared(email: Email) -> Result:
+    """What a fault of our own means; by its code the claim sends those of a batch alone."""
+    code = "not_prepared" if email.batch_id is None else "batch:not_prepared"
+    return Result("transient", code=code, message="the email could not be prepared: see the log")
