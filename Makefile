@@ -12,9 +12,11 @@ POSTGRES ?=
 JOBS ?= 3
 # More arguments for pytest: make test ARGS="-k migrate -x"
 ARGS ?=
+# What the soak's chaos is made from.
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all-postgres freeze docs bench peers requirements clean
+.PHONY: help venv demo lint format test test-all-postgres freeze docs soak bench peers requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +62,11 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/provider_errors.py
 	$(BIN)/python scripts/speed_table.py
 
+soak: $(READY) ## Send 20,000 mails through faults, killed workers and restarts (minutes); SEED=n
+	@set -e; for kind in resend ses smtp; do \
+	    (cd tests && ../$(BIN)/python -m e2e.soak --kind $$kind --seed $(SEED) $(ARGS)); \
+	done
+
 peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks compare with
 
 .venv-peers/.ready: requirements/peers.txt
@@ -68,7 +75,7 @@ peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks co
 	@touch $@
 
 bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
-	@for name in enqueue claim drain worker storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in enqueue claim drain worker providers storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new

@@ -24,7 +24,7 @@ from mailgres.store import Store
 from mailgres.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import psycopg
 
@@ -35,13 +35,14 @@ LEASE = timedelta(minutes=1)
 FROM = "Acme <hello@acme.example.com>"
 
 
-def fill(conn: psycopg.Connection, count: int) -> None:
+def fill(conn: psycopg.Connection, count: int, priority: int = 5) -> None:
     """Enqueue thousands of emails that need a real template."""
     emails = [
         {
             "template_type": "welcome_user",
             "recipient_email": f"user{number}@example.com",
             "payload": {"name": "Ana", "product": "Acme", "url": "https://app.example.com"},
+            "priority": priority,
         }
         for number in range(1000)
     ]
@@ -79,13 +80,15 @@ def make_worker(store: Store, provider: Provider, concurrency: int = 2) -> Worke
 class Drainer:
     """A worker process, told when to drain."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, command: Sequence[str] = ("benchmarks.draining",), **variables: str
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.draining"],
+            [sys.executable, "-m", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "DATABASE_URL": url},
+            env={**os.environ, "DATABASE_URL": url, **variables},
         )
         self._line()
 

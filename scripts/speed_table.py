@@ -13,7 +13,7 @@ README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 SPEED = re.compile(
-    r"^\| what \| against \| measured \|\n(?:\|.*\n)+\n(?:One email costs .*\n(?:.+\n)*)?",
+    r"^\| what \| against \| measured \|\n(?:\|.*\n)+\n(?:One email costs .*\n(?:.+\n)*\n)?",
     re.MULTILINE,
 )
 """What speed_table() writes: the table of the README and the sentence below it."""

@@ -4,6 +4,8 @@
 
 SET LOCAL client_min_messages = warning;
 
+DROP VIEW
+    public.email_dead_letters;
 
 -- Everything in the schema but the table of the migrations, which is still in use.
 ALTER SCHEMA mailgres RENAME TO mailgres_dropped;

@@ -772,6 +772,31 @@ CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 COMMENT ON TABLE mailgres.dead_letters IS
     'Dead emails after their time in the queue: the whole row and its whole log.';
 
+-- ---- sql/20_tables/98_notices.sql
+
+-- Who was told what about dead letters: the operators, and tenants that have a contact.
+
+CREATE TABLE mailgres.notices (
+    audience           text PRIMARY KEY CHECK (audience = 'operators' OR audience LIKE 'tenant:_%'),
+    seen_until         timestamptz NOT NULL DEFAULT '-infinity',
+    waiting            bigint NOT NULL DEFAULT 0,
+    told_at            timestamptz,
+    level              text NOT NULL DEFAULT 'none' CHECK (level IN ('none', 'alarm', 'ceiling')),
+    webhook            text,
+    webhook_failures   int NOT NULL DEFAULT 0,
+    webhook_off_since  timestamptz
+);
+
+COMMENT ON TABLE mailgres.notices IS 'What people were told about dead letters, and what they will be.';
+COMMENT ON COLUMN mailgres.notices.audience IS 'operators, or tenant: and the name of one.';
+COMMENT ON COLUMN mailgres.notices.seen_until IS
+    'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
+COMMENT ON COLUMN mailgres.notices.waiting IS 'Dead letters that they have not been told of.';
+COMMENT ON COLUMN mailgres.notices.level IS
+    'What was told about their number: alarm is more than 100, ceiling more than 10,000.';
+COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
+COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';
+
 -- ---- sql/30_engine/10_mend.sql
 
 -- A word on the settings that the functions of the engine carry:
@@ -1018,7 +1043,10 @@ BEGIN
             CROSS JOIN LATERAL (VALUES (p.paused_until), (p.waits_until), (mailgres.next_token_at(p.name)),
                 (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
             ) AS x(at)
-            WHERE x.at > mailgres.now()) END);
+            WHERE p.enabled AND x.at > mailgres.now() AND isfinite(x.at)) END,
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+            FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%' AND mailgres.tokens_of(b) < 1) END);
 END
 $$;
 
@@ -1182,7 +1210,8 @@ BEGIN
     INSERT INTO mailgres.buckets AS b (name, per_second, tokens)
     VALUES (p_name, p_per_second, greatest(p_per_second, 1))
     ON CONFLICT (name) DO UPDATE
-        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b), filled_at = mailgres.now()
+        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b),
+            filled_at = greatest(b.filled_at, mailgres.now())
         WHERE b.per_second <> excluded.per_second;
 END
 $$;
@@ -1190,12 +1219,14 @@ $$;
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
     'Sets how much may go out in a second; null means without limit.';
 
+-- Who waited for the bucket may be older than who filled it last: that time is not
+-- filled in twice.
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE mailgres.buckets b
-    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.now()
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = greatest(b.filled_at, mailgres.now())
     WHERE b.name = p_name;
 END
 $$;
@@ -1242,9 +1273,9 @@ BEGIN
         ORDER BY b.name FOR UPDATE
     LOOP
         IF v_bucket.name LIKE 'calls:%' THEN
-            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket))::int);
+            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket)))::int;
         ELSE
-            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket))::int);
+            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket)))::int;
         END IF;
     END LOOP;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_provider;
@@ -1276,12 +1307,22 @@ $$;
 COMMENT ON FUNCTION mailgres.next_token_at(text) IS
     'When a provider may be called again by its rate limits; null means now.';
 
+-- A tenant whose bucket another claim has at this moment is left to that one: claims come
+-- to the tenants in any order, so they must not wait for each other.
 CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql
 AS $$
+DECLARE
+    c_most   constant int := 1000;  -- no claim is larger
+    v_room   int;
 BEGIN
-    RETURN (SELECT greatest(floor(mailgres.tokens_of(b)), 0)::int
-            FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant);
+    PERFORM FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT least(greatest(floor(mailgres.tokens_of(b)), 0), c_most) INTO v_room
+    FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant FOR UPDATE SKIP LOCKED;
+    RETURN coalesce(v_room, 0);
 END
 $$;
 
@@ -1338,8 +1379,12 @@ CREATE FUNCTION mailgres.wants_probe(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now())
     AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
-                       WHEN 'half_open' THEN p.probe_until <= mailgres.now()
+                       -- its lease may have been lengthened
+                       WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
+                           SELECT FROM public.email_queue q
+                           WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
                        ELSE false END;
 
 COMMENT ON FUNCTION mailgres.wants_probe(mailgres.providers) IS
@@ -1388,7 +1433,8 @@ CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[])
     LANGUAGE sql IMMUTABLE
 RETURN CASE
     WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
-    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'rate', 'quota', 'config')
+    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
+         AND coalesce(p_email.error_code NOT LIKE 'batch:%', true)
         THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
     ELSE p_open[1] END;
 
@@ -1413,7 +1459,9 @@ COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
 -- Puts emails into calls: urgent ones, those with files, those that were rejected
--- elsewhere or with a whole batch go alone, the others together. At most p_calls, urgent and others in turn.
+-- elsewhere or with a whole batch go alone, the others together; those whose sender was
+-- at fault among themselves, so that they hold up nobody else. At most p_calls, urgent
+-- and others in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -1425,13 +1473,15 @@ BEGIN
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
                    OR coalesce(q.error_code LIKE 'batch:%', false)
-                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
+                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone,
+               q.parked_since IS NOT NULL AS parked
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
     ), numbered AS (
         SELECT e.*, CASE
             WHEN e.uncertain THEN coalesce(e.batch_id, e.id)::text
             WHEN e.alone THEN e.id::text
-            ELSE ((row_number() OVER (PARTITION BY e.alone ORDER BY e.id) - 1) / p_batch_size)::text END AS call
+            ELSE e.parked || ' ' || (row_number() OVER (PARTITION BY e.alone, e.parked ORDER BY e.id) - 1)
+                                    / p_batch_size END AS call
         FROM emails e
     ), calls AS (
         SELECT n.call, count(*)::int AS size, bool_or(n.urgent) AS urgent,
@@ -1455,15 +1505,29 @@ $$;
 COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
     'Puts emails into calls of a provider that takes several in one.';
 
+-- At most one claim at a time has to do with a batch; the others pass it by.
+CREATE FUNCTION mailgres.have_batch(p_batch uuid) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || p_batch, 0));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.have_batch(uuid) IS
+    'Whether this transaction alone has to do with a batch, to its end.';
+
 -- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
--- or takes out those whose batch cannot be had whole. One claim at a time has a batch;
--- another that picked some of it waits for nothing and lets go at its end.
+-- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
+-- it for itself (pick_of takes its lock), but somebody else may be at work on the others,
+-- or they are not reaped yet: no claim waits for another, so it comes back to them soon.
 CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_batch  record;
     v_all    uuid[];
+    v_mine   uuid[];
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -1472,23 +1536,30 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || v_batch.id, 0));
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+              AND q.dead_at IS NULL);
+        v_mine := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
               AND q.dead_at IS NULL
-            ORDER BY q.id FOR UPDATE);
-        IF cardinality(v_all) = v_batch.size THEN
-            p_ids := p_ids || v_all;
-        ELSIF NOT EXISTS (
+            ORDER BY q.id FOR UPDATE SKIP LOCKED);
+        IF cardinality(v_mine) = v_batch.size THEN
+            p_ids := p_ids || v_mine;
+        ELSIF cardinality(v_mine) < cardinality(v_all) OR EXISTS (
             SELECT FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
         THEN
+            UPDATE public.email_queue q
+            SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
+            WHERE q.id = ANY (v_mine);
+        ELSE
             -- Some of it was settled: the call cannot be repeated as it was.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
                 error_message = 'an earlier try may have arrived, and its batch is no longer whole'
-            WHERE q.id = ANY (v_all);
+            WHERE q.id = ANY (v_mine);
         END IF;
     END LOOP;
     RETURN p_ids;
@@ -1583,6 +1654,7 @@ BEGIN
               AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
+              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -1593,6 +1665,7 @@ BEGIN
               AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
+              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
@@ -1765,7 +1838,7 @@ BEGIN
     -- Its provider is the only one that may repeat it, and is not open now.
     UPDATE public.email_queue q
     SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
-    WHERE q.id = ANY (p_ids)
+    WHERE q.id = ANY (p_ids) AND q.next_retry_at <= mailgres.now()
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END
 $$;
@@ -1827,12 +1900,14 @@ BEGIN
         RETURN;
     END IF;
     FOR v_used IN
-        SELECT q.provider, count(*) AS emails,
-               CASE WHEN p.fixed_batches THEN count(DISTINCT coalesce(q.batch_id, q.id))
-                    ELSE (count(*) + p.batch_size - 1) / p.batch_size END AS calls
-        FROM public.email_queue q JOIN mailgres.providers p ON p.name = q.provider
-        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-        GROUP BY q.provider, p.fixed_batches, p.batch_size ORDER BY q.provider
+        WITH used AS MATERIALIZED (  -- once, however many providers there are
+            SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
+            FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.provider
+        )
+        SELECT u.provider, u.emails,
+               CASE WHEN p.fixed_batches THEN u.batches ELSE (u.emails + p.batch_size - 1) / p.batch_size END AS calls
+        FROM used u JOIN mailgres.providers p ON p.name = u.provider
+        ORDER BY u.provider
     LOOP
         PERFORM mailgres.take_tokens('calls:' || v_used.provider, v_used.calls);
         PERFORM mailgres.take_tokens('emails:' || v_used.provider, v_used.emails);
@@ -1848,6 +1923,45 @@ $$;
 
 COMMENT ON FUNCTION mailgres.count_leased(uuid[], uuid, mailgres.open_route) IS
     'Takes the tokens of what was leased, and marks the provider that it probes.';
+
+-- Of emails that a stand-in gets, because the first provider rejected them, no more than
+-- it takes now; the others wait for it.
+CREATE FUNCTION mailgres.fit_stand_ins(p_ids uuid[], p_open text[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_other  record;
+    v_room   int;
+    v_free   timestamptz;
+BEGIN
+    FOR v_other IN
+        SELECT p, x.ids
+        FROM (
+            SELECT mailgres.provider_for(q, p_open) AS name, array_agg(q.id ORDER BY q.id) AS ids
+            FROM public.email_queue q
+            WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NULL AND mailgres.provider_for(q, p_open) <> p_open[1]
+            GROUP BY 1
+        ) x
+        JOIN mailgres.providers p ON p.name = x.name
+    LOOP
+        SELECT CASE WHEN NOT mailgres.is_open(v_other.p) THEN 0
+                    WHEN (v_other.p).fixed_batches THEN least(r.p_emails, r.p_calls)
+                    ELSE r.p_emails END
+        INTO v_room FROM mailgres.room_at((v_other.p).name, cardinality(v_other.ids)) r;
+        CONTINUE WHEN v_room >= cardinality(v_other.ids);
+        v_other.ids := v_other.ids[greatest(v_room, 0) + 1 :];
+        p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_other.ids));
+        v_free := greatest(mailgres.next_token_at((v_other.p).name), (v_other.p).waits_until,
+                           mailgres.now() + interval '1 second');
+        UPDATE public.email_queue q SET ready = false, next_retry_at = v_free
+        WHERE q.id = ANY (v_other.ids);
+    END LOOP;
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
+    'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
 CREATE FUNCTION mailgres.lease(
@@ -1876,6 +1990,9 @@ BEGIN
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
                    WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+    IF cardinality(p_route.providers) > 1 THEN
+        v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
+    END IF;
     SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
     IF v_first.fixed_batches THEN
         v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
@@ -1937,6 +2054,30 @@ $$;
 COMMENT ON FUNCTION mailgres.room_for(mailgres.open_route, int) IS
     'How many emails, in how many calls, a claim may take along a route now.';
 
+-- What a claim does before it looks for room: it locks the buckets of all providers that
+-- it may use, in one order, so that two claims never wait for each other; and of
+-- providers with a quota, the right to count what is left.
+CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.open_route[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_names constant text[] := ARRAY(SELECT DISTINCT n FROM unnest(p_routes) r, unnest(r.providers) n);
+BEGIN
+    PERFORM FROM mailgres.buckets b
+    WHERE b.name IN (SELECT x.kind || n FROM unnest(v_names) n, (VALUES ('calls:'), ('emails:')) AS x(kind))
+    ORDER BY b.name FOR UPDATE;
+    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres quota ' || x.name, 0))
+    FROM (
+        SELECT p.name FROM mailgres.providers p
+        WHERE p.name = ANY (v_names) AND num_nonnulls(p.daily_quota, p.monthly_quota) > 0
+        ORDER BY p.name
+    ) x;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_limits(mailgres.open_route[]) IS
+    'Locks the limits of the providers that a claim may use, in one order.';
+
 CREATE FUNCTION mailgres.claim(
     p_worker text,
     p_limit int DEFAULT 10,
@@ -1978,6 +2119,8 @@ BEGIN
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
     END IF;
+
+    PERFORM mailgres.lock_limits(v_routes);
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.
@@ -2075,6 +2218,7 @@ CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uui
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
+    UPDATE mailgres.providers p SET probe_until = mailgres.now() WHERE p.probe_token = p_token;
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
@@ -2111,6 +2255,15 @@ COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
 -- What outcomes say about a provider, beyond the emails they belong to: it fails and is
 -- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
 
+-- Not before a second has passed, also if its clock and ours differ.
+CREATE FUNCTION mailgres.asked_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
+    + CASE p_outcome WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END));
+
+COMMENT ON FUNCTION mailgres.asked_until(text, timestamptz) IS
+    'Until when a provider that told of its rate limit or a quota is left alone.';
+
 -- One outcome, as finish tells it. `call` is the same for all emails of one call.
 CREATE TYPE mailgres.report AS (
     provider  text,
@@ -2124,17 +2277,27 @@ CREATE TYPE mailgres.report AS (
     retry_at  timestamptz
 );
 
+CREATE FUNCTION mailgres.next_pause(p mailgres.providers) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+RETURN least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most);
+
+COMMENT ON FUNCTION mailgres.next_pause(mailgres.providers) IS
+    'How long the circuit of a provider stays open when it opens now.';
+
 CREATE FUNCTION mailgres.set_circuit(p_provider text, p_state text, p_reason text, p_worker text)
     RETURNS void
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_before text;
 BEGIN
+    SELECT p.circuit INTO v_before FROM mailgres.providers p WHERE p.name = p_provider FOR UPDATE;
     UPDATE mailgres.providers p
     SET circuit = p_state,
         circuit_since = mailgres.now(),
         circuit_reason = CASE p_state WHEN 'open' THEN p_reason WHEN 'half_open' THEN p.circuit_reason END,
         circuit_until = CASE p_state
-            WHEN 'open' THEN mailgres.now() + least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most)
+            WHEN 'open' THEN mailgres.now() + mailgres.next_pause(p)
             ELSE p.circuit_until END,
         reopened = CASE p_state WHEN 'open' THEN p.reopened + 1 WHEN 'closed' THEN 0 ELSE p.reopened END,
         failures = CASE p_state WHEN 'closed' THEN 0 ELSE p.failures END,
@@ -2142,6 +2305,9 @@ BEGIN
         probe_token = NULL,
         probe_until = NULL
     WHERE p.name = p_provider;
+    IF v_before = p_state THEN  -- another probe after one of which nothing was heard
+        RETURN;
+    END IF;
     INSERT INTO mailgres.provider_events (provider, event, reason, worker)
     VALUES (p_provider,
             CASE p_state WHEN 'open' THEN 'CircuitBreakerOpened' WHEN 'closed' THEN 'CircuitBreakerClosed'
@@ -2173,14 +2339,34 @@ $$;
 COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, text, text) IS
     'Leaves a provider alone until the time it asked for.';
 
--- Counts sent emails against the quotas; when one is used up, the provider waits for
--- the next day or month.
-CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
-    RETURNS void
+-- A quota that is used up: the provider waits for the next day or month. Their ends in
+-- UTC, whatever the time zone of the session.
+CREATE FUNCTION mailgres.heed_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_full record;
+BEGIN
+    FOR v_full IN
+        SELECT u.period,
+               (u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC' AS ends
+        FROM mailgres.quota_usage u
+        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
+          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+    LOOP
+        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
+            format('the quota of this %s is used up', v_full.period), p_worker);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed_quotas(mailgres.providers, text) IS
+    'Leaves a provider alone whose quota is used up.';
+
+CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
 BEGIN
     IF p_emails = 0 OR (p_provider.daily_quota IS NULL AND p_provider.monthly_quota IS NULL) THEN
         RETURN;
@@ -2189,15 +2375,7 @@ BEGIN
     SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
     FROM (VALUES ('day'), ('month')) AS x(period)
     ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
-    FOR v_full IN
-        SELECT u.period, date_trunc(u.period, u.starts + ('1 ' || u.period)::interval, 'UTC') AS ends
-        FROM mailgres.quota_usage u
-        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
-          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
-    LOOP
-        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
-            format('the quota of this %s is used up', v_full.period), p_worker);
-    END LOOP;
+    PERFORM mailgres.heed_quotas(p_provider, p_worker);
 END
 $$;
 
@@ -2225,14 +2403,17 @@ BEGIN
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
     WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
-    ORDER BY r.outcome = 'config' DESC LIMIT 1;
+    ORDER BY r.token = p.probe_token DESC NULLS LAST, r.outcome = 'config' DESC LIMIT 1;
     v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
 
     IF v_probed AND p.circuit = 'half_open' THEN
         PERFORM FROM unnest(p_reports) r
         WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
-        PERFORM mailgres.set_circuit(
-            p.name, CASE WHEN FOUND THEN 'open' ELSE 'closed' END, v_reason, p_reports[1].worker);
+        IF FOUND THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        ELSE
+            PERFORM mailgres.set_circuit(p.name, 'closed', NULL, p_reports[1].worker);
+        END IF;
     ELSIF v_worst.outcome = 'config' THEN
         IF p.circuit = 'closed' THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
@@ -2278,8 +2459,7 @@ BEGIN
             WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
         LOOP
             PERFORM mailgres.wait_for(v_provider, v_report.outcome,
-                coalesce(v_report.retry_at, mailgres.now() + CASE v_report.outcome
-                    WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END),
+                mailgres.asked_until(v_report.outcome, v_report.retry_at),
                 coalesce(v_report.code, v_report.outcome), v_report.worker);
         END LOOP;
     END LOOP;
@@ -2318,9 +2498,11 @@ COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
     'Whether the route of an email has an open provider after the one that tried it last.';
 
 -- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
--- the same key may have arrived.
+-- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
+-- of its emails; nobody knows which, so each goes again at once, alone.
 CREATE FUNCTION mailgres.judge(
-    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean
+    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
+    p_apart boolean DEFAULT false
 ) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
@@ -2331,6 +2513,7 @@ DECLARE
     v_provider  mailgres.providers;
     v_hold      boolean;
     v_bound     boolean := mailgres.is_bound(p_email);
+    v_probe     boolean;
     v_free      boolean;
     v           mailgres.verdict;
 BEGIN
@@ -2339,6 +2522,8 @@ BEGIN
     WHERE r.name IN (p_email.retry_policy, v_settings.retry_policy)
     ORDER BY r.name = p_email.retry_policy DESC NULLS LAST LIMIT 1;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_email.provider;
+    v_probe := p_account AND p_outcome IN ('transient', 'ambiguous', 'config')
+        AND coalesce(p_email.lease_token = v_provider.probe_token, false);
     v.spent := 0;
     v.uncertain_since := p_email.uncertain_since;
 
@@ -2348,8 +2533,7 @@ BEGIN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
-        v.next_retry_at := coalesce(p_retry_at, v_now + CASE p_outcome
-            WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END);
+        v.next_retry_at := mailgres.asked_until(p_outcome, p_retry_at);
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' AND p_account THEN
         v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
@@ -2371,18 +2555,27 @@ BEGIN
         -- A call that only tried whether the provider is back costs nothing. Who may have
         -- arrived with others stays with them while the key protects.
         v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
-        v_free := v_bound OR p_account AND p_email.lease_token = v_provider.probe_token;
+        v_free := v_bound OR p_apart OR v_probe;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
         ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
+        ELSIF v_bound THEN
+            -- the same for all, whatever each has of its own
+            v.next_retry_at := v_now + mailgres.retry_delay(v_policy, 1, NULL, NULL);
         ELSE
             v.spent := (NOT v_free)::int;
-            v.next_retry_at := v_now + mailgres.retry_delay(
-                v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay);
+            v.next_retry_at := CASE WHEN p_apart AND NOT v_bound THEN v_now ELSE v_now + mailgres.retry_delay(
+                v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay) END;
         END IF;
     END IF;
 
+    -- The next one that tries whether the provider is back is another, if there is one: the
+    -- fault may be this email's after all.
+    IF v_probe THEN
+        v.next_retry_at := greatest(
+            v.next_retry_at, v_now + mailgres.next_pause(v_provider) + interval '1 second');
+    END IF;
     -- A definite rejection, and the route has another provider that is open.
     IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
        AND mailgres.has_stand_in(p_email) THEN
@@ -2407,7 +2600,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';
 
 -- ---- sql/30_engine/80_finish.sql
@@ -2507,7 +2700,8 @@ BEGIN
             pinned boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
-                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
+                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
+                   coalesce(o.code LIKE 'batch:%', false)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -2901,6 +3095,184 @@ $$;
 
 COMMENT ON FUNCTION mailgres.forget_workers(int) IS
     'Removes workers not seen for a day and sleepers that never woke; returns how many.';
+
+-- ---- sql/30_engine/94_tell.sql
+
+-- Tells people of dead letters: the operators of all, by a log line, an email and a
+-- webhook (the last two by the worker's settings), a tenant's contact of its own, by an
+-- email. At most one message in 15 minutes to each. The emails go through the queue; that
+-- one of them died is nothing to write about.
+
+CREATE FUNCTION mailgres.send_alert(p_to text, p_payload jsonb) RETURNS text
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_to IS NOT NULL THEN
+        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;  -- the log and the webhook have to do
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.send_alert(text, jsonb) IS
+    'Enqueues an alert; returns why it could not, or null.';
+
+-- What the dead letters of a time have in common, most frequent first.
+CREATE FUNCTION mailgres.dead_reasons(p_since timestamptz, p_until timestamptz, p_tenant text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_agg(to_jsonb(r)), '[]')
+        FROM (
+            SELECT d.dead_reason AS reason, d.error_code AS code, d.template_type AS template, count(*) AS emails
+            FROM (
+                SELECT q.dead_reason, q.error_code, q.template_type
+                FROM public.email_queue q
+                WHERE q.status = 'failed' AND q.due_at > p_since AND q.due_at <= p_until
+                  AND q.template_type <> 'mailgres_alert' AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
+                ORDER BY q.due_at DESC LIMIT 10000
+            ) d
+            GROUP BY 1, 2, 3 ORDER BY count(*) DESC, 1, 2, 3 LIMIT 10
+        ) r);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.dead_reasons(timestamptz, timestamptz, text) IS
+    'Reasons, codes and templates of the dead letters of a time.';
+
+-- Counts those that are new, for whom they concern.
+CREATE FUNCTION mailgres.count_dead(p_since timestamptz, p_until timestamptz) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH dead AS MATERIALIZED (
+        SELECT q.tenant_id::text AS tenant_id, count(*) AS emails
+        FROM public.email_queue q
+        WHERE q.status = 'failed' AND q.due_at > p_since AND q.due_at <= p_until
+          AND q.template_type <> 'mailgres_alert'
+        GROUP BY 1
+    ), of_tenants AS (
+        INSERT INTO mailgres.notices AS n (audience, seen_until, waiting)
+        SELECT 'tenant:' || d.tenant_id, p_since, d.emails
+        FROM dead d JOIN mailgres.tenants t ON t.tenant_id = d.tenant_id
+        WHERE mailgres.is_address(t.contact_email)
+        ON CONFLICT (audience) DO UPDATE
+            SET waiting = n.waiting + excluded.waiting,
+                seen_until = CASE WHEN n.waiting = 0 THEN excluded.seen_until ELSE n.seen_until END
+    )
+    UPDATE mailgres.notices n
+    SET waiting = n.waiting + (SELECT coalesce(sum(d.emails), 0) FROM dead d), seen_until = p_until
+    WHERE n.audience = 'operators'
+    RETURNING (SELECT coalesce(sum(d.emails), 0) FROM dead d) INTO v_count;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
+    'Counts new dead letters for the operators and for tenants with a contact.';
+
+CREATE FUNCTION mailgres.tell(
+    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, p_webhook text DEFAULT NULL,
+    OUT handled int, OUT told jsonb
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    -- Who died in a transaction that is not over yet is found the next time.
+    v_until  timestamptz := mailgres.now() - interval '10 seconds';
+    v_since  timestamptz;
+    v_first  timestamptz;
+    v_total  bigint;
+    v_level  text;
+    v        record;
+    v_notice jsonb;
+BEGIN
+    told := '[]';
+    INSERT INTO mailgres.notices (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
+    SELECT n.seen_until INTO v_since FROM mailgres.notices n WHERE n.audience = 'operators' FOR UPDATE;
+    v_first := (
+        SELECT q.due_at FROM public.email_queue q
+        WHERE q.status = 'failed' AND q.due_at > v_since AND q.due_at <= v_until
+        ORDER BY q.due_at OFFSET p_limit - 1 LIMIT 1);
+    handled := mailgres.count_dead(v_since, greatest(coalesce(v_first, v_until), v_since));
+    IF v_first IS NOT NULL THEN
+        handled := greatest(handled, p_limit);
+        RETURN;  -- there are more: tell of all of them at once
+    END IF;
+
+    SELECT count(*) INTO v_total FROM (
+        SELECT FROM public.email_queue q
+        WHERE q.status = 'failed' AND q.due_at IS NOT NULL AND q.template_type <> 'mailgres_alert' LIMIT 10001) x;
+    v_level := CASE WHEN v_total > 10000 THEN 'ceiling' WHEN v_total > 100 THEN 'alarm' ELSE 'none' END;
+
+    FOR v IN
+        SELECT n.*, t.tenant_id, t.contact_email,
+               array_position('{none,alarm,ceiling}', v_level) > array_position('{none,alarm,ceiling}', n.level) AS rises
+        FROM mailgres.notices n
+        LEFT JOIN mailgres.tenants t ON n.audience = 'tenant:' || t.tenant_id
+        WHERE n.audience = 'operators' OR n.waiting > 0
+        ORDER BY n.audience
+        FOR UPDATE OF n
+    LOOP
+        IF v.audience = 'operators' AND NOT v.rises THEN
+            UPDATE mailgres.notices n SET level = v_level WHERE n.audience = v.audience AND n.level <> v_level;
+        END IF;
+        CONTINUE WHEN v.told_at > mailgres.now() - interval '15 minutes';
+        CONTINUE WHEN v.waiting = 0 AND (v.audience <> 'operators' OR NOT v.rises);
+        v_notice := jsonb_build_object(
+            'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
+            'total', CASE WHEN v.audience = 'operators' THEN v_total END,
+            'level', CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END,
+            'reasons', mailgres.dead_reasons(
+                CASE WHEN v.audience = 'operators' THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
+                     ELSE v.seen_until END, v_until, v.tenant_id));
+        told := told || (v_notice || jsonb_build_object(
+            'mail', mailgres.send_alert(CASE WHEN v.audience = 'operators' THEN p_email ELSE v.contact_email END, v_notice),
+            'webhook', v.audience = 'operators' AND p_webhook IS NOT NULL
+                AND (v.webhook_off_since IS NULL OR v.webhook IS DISTINCT FROM p_webhook)));
+        UPDATE mailgres.notices n
+        SET waiting = 0, told_at = mailgres.now(),
+            level = CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END
+        WHERE n.audience = v.audience;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.tell(int, text, text) IS
+    'Tells people of new dead letters: enqueues emails; returns how many were new, and what to log and to post.';
+
+CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_email text DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    c_most      constant int := 10;
+    v_failures  int;
+BEGIN
+    UPDATE mailgres.notices n
+    SET webhook = p_webhook,
+        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
+                           + (NOT p_ok)::int,
+        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
+    WHERE n.audience = 'operators'
+    RETURNING n.webhook_failures INTO v_failures;
+    IF v_failures IS DISTINCT FROM c_most THEN
+        RETURN false;
+    END IF;
+    UPDATE mailgres.notices n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
+    PERFORM mailgres.send_alert(p_email, jsonb_build_object(
+        'event', 'WebhookOff', 'at', mailgres.now(), 'failures', v_failures));
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, text) IS
+    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
 
 -- ---- sql/30_engine/95_templates.sql
 
@@ -3391,7 +3763,7 @@ BEGIN
     WHERE p.name = p_name
       AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
           (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
-    IF p_calls_per_second > 0 THEN
+    IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
     END IF;
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
@@ -3399,6 +3771,7 @@ BEGIN
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
     ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
         WHERE u.emails < excluded.emails;
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
 END
 $$;
 
@@ -3412,14 +3785,16 @@ CREATE FUNCTION mailgres.limit_provider(
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
-    IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
+    IF p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 OR p_daily < 1 OR p_monthly < 1 THEN
         PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
     -- What was waited for may no longer hold.
     UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
-    WHERE p.name = p_name AND p.waits_for = 'quota' AND coalesce(mailgres.quota_left(p), 1) > 0;
+    WHERE p.name = p_name AND p.waits_for = 'quota';
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
+    PERFORM pg_notify('mailgres', '');
 END
 $$;
 
@@ -3430,7 +3805,7 @@ CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double 
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
+    IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
@@ -3501,13 +3876,15 @@ BEGIN
         PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
-    PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);
+    PERFORM mailgres.known_provider(x.name)
+    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
     ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
     INSERT INTO mailgres.route_providers (route, position, provider)
     SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
     GROUP BY x.name;
+    PERFORM pg_notify('mailgres', '');
 END
 $$;
 
@@ -3603,6 +3980,78 @@ $$;
 
 COMMENT ON FUNCTION mailgres.set_defaults(text, interval) IS
     'What holds for emails that do not say otherwise: a profile of the worker chooses it.';
+
+-- ---- sql/30_engine/99_states.sql
+
+-- What operators see of providers and routes.
+
+CREATE FUNCTION mailgres.provider_states()
+    RETURNS TABLE (
+        provider        text,
+        kind            text,
+        enabled         boolean,
+        open            boolean,
+        circuit         text,
+        circuit_since   timestamptz,
+        circuit_until   timestamptz,
+        circuit_reason  text,
+        failures        int,
+        paused_until    timestamptz,
+        pause_reason    text,
+        waits_until     timestamptz,
+        waits_for       text,
+        emails_per_second  double precision,
+        email_tokens    double precision,
+        calls_per_second   double precision,
+        call_tokens     double precision,
+        used_today      int,
+        daily_quota     int,
+        used_this_month int,
+        monthly_quota   int,
+        routes          text[])
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+    SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
+           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END, p.circuit_reason,
+           p.failures,
+           CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
+           CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,
+           CASE WHEN p.waits_until > mailgres.now() THEN p.waits_until END,
+           CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END,
+           e.per_second, mailgres.tokens_of(e), c.per_second, mailgres.tokens_of(c),
+           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(d.emails, 0) END, p.daily_quota,
+           CASE WHEN p.monthly_quota IS NOT NULL THEN coalesce(m.emails, 0) END, p.monthly_quota,
+           ARRAY(SELECT rp.route FROM mailgres.route_providers rp WHERE rp.provider = p.name ORDER BY rp.route)
+    FROM mailgres.providers p
+    LEFT JOIN mailgres.buckets e ON e.name = 'emails:' || p.name
+    LEFT JOIN mailgres.buckets c ON c.name = 'calls:' || p.name
+    LEFT JOIN mailgres.quota_usage d
+        ON d.provider = p.name AND d.period = 'day' AND d.starts = date_trunc('day', mailgres.now(), 'UTC')
+    LEFT JOIN mailgres.quota_usage m
+        ON m.provider = p.name AND m.period = 'month' AND m.starts = date_trunc('month', mailgres.now(), 'UTC')
+    ORDER BY p.name
+$$;
+
+COMMENT ON FUNCTION mailgres.provider_states() IS
+    'Every provider: circuit, pause, waits, what its limits leave, quotas, routes.';
+
+CREATE FUNCTION mailgres.route_states()
+    RETURNS TABLE (route text, paused boolean, providers text[], open text[], tenants bigint, description text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+    SELECT r.route, r.paused,
+           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE p.name IS NOT NULL), '{}'),
+           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE mailgres.is_open(p)), '{}'),
+           (SELECT count(*) FROM mailgres.tenants t WHERE t.route = r.route), r.description
+    FROM mailgres.routes r
+    LEFT JOIN mailgres.route_providers rp ON rp.route = r.route
+    LEFT JOIN mailgres.providers p ON p.name = rp.provider
+    GROUP BY r.route
+    ORDER BY r.route
+$$;
+
+COMMENT ON FUNCTION mailgres.route_states() IS
+    'Every route: whether it is paused, its providers, those that can send now.';
 
 -- ---- sql/40_api/10_request.sql
 
@@ -4193,11 +4642,16 @@ CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean D
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_email     public.email_queue := mailgres.lock_email(p_queue_id);
+    v_email     public.email_queue;
     v_keep_key  boolean := false;
     v_new_key   boolean;
     v_ids       uuid[] := ARRAY[p_queue_id];
 BEGIN
+    -- One at a time for a batch: two that lock its emails would wait for each other.
+    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres batch ' || q.batch_id, 0))
+    FROM public.email_queue q
+    WHERE q.id = p_queue_id AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
+    v_email := mailgres.lock_email(p_queue_id);
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
     ELSIF v_email.status = 'sending' THEN
@@ -4446,6 +4900,58 @@ $$;
 
 COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) IS
     'Records what a provider reports about an email; false if the email is not known.';
+
+-- ---- sql/40_api/80_dead_letters.sql
+
+-- Dead letters for people: those in the queue and those in the archive, alike. Who reads
+-- it needs to be allowed to read the tables below.
+
+CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
+SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
+       t.tries, coalesce(cardinality(t.tries), 0) AS attempts,
+       q.dead_reason::text, q.error_class::text, q.error_code, q.error_message, q.error_detail,
+       q.provider, q.correlation_id,
+       q.created_at AS enqueued_at, q.dead_at, NULL::timestamptz AS archived_at,
+       q.dead_at + s.dead_letter_ttl AS expires_at,
+       to_jsonb(q) AS email
+FROM public.email_queue q
+CROSS JOIN mailgres.settings s
+CROSS JOIN LATERAL (
+    SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS tries
+    FROM public.email_logs l
+    WHERE l.queue_id = q.id
+      AND (l.event = 'retry' OR l.event <> 'given_back' AND l.claimed_at IS NOT NULL)
+) t
+WHERE q.status = 'failed' AND q.due_at IS NOT NULL
+UNION ALL
+SELECT d.queue_id, d.tenant_id, (d.email ->> 'user_id')::uuid, d.template_type,
+       d.email ->> 'recipient_email', d.email -> 'payload',
+       t.tries, coalesce(cardinality(t.tries), 0),
+       d.dead_reason, d.email ->> 'error_class', d.email ->> 'error_code', d.email ->> 'error_message',
+       d.email ->> 'error_detail', d.email ->> 'provider', d.email ->> 'correlation_id',
+       (d.email ->> 'created_at')::timestamptz, d.dead_at, d.archived_at, d.expires_at,
+       d.email
+FROM mailgres.dead_letters d
+CROSS JOIN LATERAL (
+    SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS tries
+    FROM jsonb_array_elements(d.log) WITH ORDINALITY x(l, n)
+    WHERE l ->> 'event' = 'retry' OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
+) t;
+
+COMMENT ON VIEW public.email_dead_letters IS
+    'Dead emails, in the queue and in the archive: what they were, why they died, every try. For operators.';
+COMMENT ON COLUMN public.email_dead_letters.tries IS 'When each try was claimed.';
+COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many tries there were.';
+COMMENT ON COLUMN public.email_dead_letters.error_message IS 'The last reason; never empty.';
+COMMENT ON COLUMN public.email_dead_letters.error_detail IS
+    'The provider''s text as it came; of a fault of our own, the places in the code that it passed.';
+COMMENT ON COLUMN public.email_dead_letters.enqueued_at IS 'When it was enqueued.';
+COMMENT ON COLUMN public.email_dead_letters.dead_at IS 'When it became a dead letter.';
+COMMENT ON COLUMN public.email_dead_letters.archived_at IS
+    'When it left the queue for the archive; null: it is still in the queue, where it can be retried.';
+COMMENT ON COLUMN public.email_dead_letters.expires_at IS
+    'When it goes to the archive; of one that is there, when it is deleted.';
+COMMENT ON COLUMN public.email_dead_letters.email IS 'The whole email, as it is in the queue.';
 
 -- ---- sql/50_seed/10_retry_policies.sql
 
@@ -4713,6 +5219,42 @@ Dúvidas? {% if support_email is defined %}Escreva para {{ support_email }}.{% e
 -- 
 Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ product }}{% endif %} foi criada com este endereço.$mail$))); END $seed$;
 
+-- ---- sql/50_seed/40_alert_template.sql
+
+-- What the janitor `tell` writes. Push another version to change it.
+
+DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert',
+p_settings => $mail${"description": "Tells operators and tenants of dead letters.", "on_uncertain": "resend",
+"sample": {"event": "DeadLetters", "audience": "operators", "new": 3, "total": 120, "level": "alarm",
+"reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
+p_contents => jsonb_build_object('en', jsonb_build_object(
+'subject', $mail${% if event == "WebhookOff" %}mailgres: the alert webhook is off{% else %}mailgres: {{ new }} new dead letters{% if level != "none" %}, {{ total }} in all{% endif %}{% endif %}$mail$,
+'text', $mail${% if event == "WebhookOff" %}
+The alert webhook failed {{ failures }} times in a row and is not called any more.
+
+Set another alert_webhook, or let an operator call:
+SELECT mailgres.note_webhook(webhook, true) FROM mailgres.notices WHERE audience = 'operators';
+{% else %}
+{% if level == "ceiling" %}
+There are more than 10,000 dead letters. None is dropped, but somebody has to look.
+
+{% elif level == "alarm" %}
+There are more than 100 dead letters.
+
+{% endif %}
+{{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} were given up since the last message:
+
+{% for each in reasons %}
+- {{ each.emails }} of the template {{ each.template }}: {{ each.reason }}{% if each.code %} ({{ each.code }}){% endif %}
+
+{% endfor %}
+{% if audience == "operators" %}
+See them:   SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
+Retry one:  SELECT retry_email('…');
+{% endif %}
+{% endif %}
+$mail$))); END $seed$;
+
 -- ---- sql/50_seed/90_analyze.sql
 
 -- These tables stay too small for autovacuum to look at them, and every enqueue reads
@@ -4784,7 +5326,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
         FOREACH v_object IN ARRAY ARRAY[
             'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
-            'TABLE public.email_suppressions', 'SEQUENCE public.email_logs_id_seq',
+            'TABLE public.email_suppressions', 'TABLE public.email_dead_letters', 'SEQUENCE public.email_logs_id_seq',
             'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
             'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
             'FUNCTION public.record_email_event',
@@ -4809,7 +5351,7 @@ BEGIN
                 mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
@@ -4823,16 +5365,17 @@ BEGIN
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
                 mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route,
-                mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta'),
+                mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta,
+                mailgres.provider_states, mailgres.route_states'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
-            ('mailgres_operator', 'SELECT ON public.email_logs'),
+            ('mailgres_operator', 'SELECT ON public.email_logs, public.email_dead_letters'),
             ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
             ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers,
                 mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),

@@ -21,7 +21,10 @@ BEGIN
             CROSS JOIN LATERAL (VALUES (p.paused_until), (p.waits_until), (mailgres.next_token_at(p.name)),
                 (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
             ) AS x(at)
-            WHERE x.at > mailgres.now()) END);
+            WHERE p.enabled AND x.at > mailgres.now() AND isfinite(x.at)) END,
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+            FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%' AND mailgres.tokens_of(b) < 1) END);
 END
 $$;
 

@@ -21,7 +21,8 @@ BEGIN
     INSERT INTO mailgres.buckets AS b (name, per_second, tokens)
     VALUES (p_name, p_per_second, greatest(p_per_second, 1))
     ON CONFLICT (name) DO UPDATE
-        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b), filled_at = mailgres.now()
+        SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b),
+            filled_at = greatest(b.filled_at, mailgres.now())
         WHERE b.per_second <> excluded.per_second;
 END
 $$;
@@ -29,12 +30,14 @@ $$;
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
     'Sets how much may go out in a second; null means without limit.';
 
+-- Who waited for the bucket may be older than who filled it last: that time is not
+-- filled in twice.
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE mailgres.buckets b
-    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.now()
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = greatest(b.filled_at, mailgres.now())
     WHERE b.name = p_name;
 END
 $$;
@@ -81,9 +84,9 @@ BEGIN
         ORDER BY b.name FOR UPDATE
     LOOP
         IF v_bucket.name LIKE 'calls:%' THEN
-            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket))::int);
+            p_calls := least(p_calls, floor(mailgres.tokens_of(v_bucket)))::int;
         ELSE
-            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket))::int);
+            p_emails := least(p_emails, floor(mailgres.tokens_of(v_bucket)))::int;
         END IF;
     END LOOP;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_provider;
@@ -115,12 +118,22 @@ $$;
 COMMENT ON FUNCTION mailgres.next_token_at(text) IS
     'When a provider may be called again by its rate limits; null means now.';
 
+-- A tenant whose bucket another claim has at this moment is left to that one: claims come
+-- to the tenants in any order, so they must not wait for each other.
 CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql
 AS $$
+DECLARE
+    c_most   constant int := 1000;  -- no claim is larger
+    v_room   int;
 BEGIN
-    RETURN (SELECT greatest(floor(mailgres.tokens_of(b)), 0)::int
-            FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant);
+    PERFORM FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT least(greatest(floor(mailgres.tokens_of(b)), 0), c_most) INTO v_room
+    FROM mailgres.buckets b WHERE b.name = 'tenant:' || p_tenant FOR UPDATE SKIP LOCKED;
+    RETURN coalesce(v_room, 0);
 END
 $$;
 

@@ -23,8 +23,12 @@ CREATE FUNCTION mailgres.wants_probe(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now())
     AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
-                       WHEN 'half_open' THEN p.probe_until <= mailgres.now()
+                       -- its lease may have been lengthened
+                       WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
+                           SELECT FROM public.email_queue q
+                           WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
                        ELSE false END;
 
 COMMENT ON FUNCTION mailgres.wants_probe(mailgres.providers) IS
@@ -73,7 +77,8 @@ CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[])
     LANGUAGE sql IMMUTABLE
 RETURN CASE
     WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
-    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'rate', 'quota', 'config')
+    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
+         AND coalesce(p_email.error_code NOT LIKE 'batch:%', true)
         THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
     ELSE p_open[1] END;
 

@@ -14,7 +14,9 @@ COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
 -- Puts emails into calls: urgent ones, those with files, those that were rejected
--- elsewhere or with a whole batch go alone, the others together. At most p_calls, urgent and others in turn.
+-- elsewhere or with a whole batch go alone, the others together; those whose sender was
+-- at fault among themselves, so that they hold up nobody else. At most p_calls, urgent
+-- and others in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -26,13 +28,15 @@ BEGIN
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
                    OR coalesce(q.error_code LIKE 'batch:%', false)
-                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone
+                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone,
+               q.parked_since IS NOT NULL AS parked
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
     ), numbered AS (
         SELECT e.*, CASE
             WHEN e.uncertain THEN coalesce(e.batch_id, e.id)::text
             WHEN e.alone THEN e.id::text
-            ELSE ((row_number() OVER (PARTITION BY e.alone ORDER BY e.id) - 1) / p_batch_size)::text END AS call
+            ELSE e.parked || ' ' || (row_number() OVER (PARTITION BY e.alone, e.parked ORDER BY e.id) - 1)
+                                    / p_batch_size END AS call
         FROM emails e
     ), calls AS (
         SELECT n.call, count(*)::int AS size, bool_or(n.urgent) AS urgent,
@@ -56,15 +60,29 @@ $$;
 COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
     'Puts emails into calls of a provider that takes several in one.';
 
+-- At most one claim at a time has to do with a batch; the others pass it by.
+CREATE FUNCTION mailgres.have_batch(p_batch uuid) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || p_batch, 0));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.have_batch(uuid) IS
+    'Whether this transaction alone has to do with a batch, to its end.';
+
 -- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
--- or takes out those whose batch cannot be had whole. One claim at a time has a batch;
--- another that picked some of it waits for nothing and lets go at its end.
+-- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
+-- it for itself (pick_of takes its lock), but somebody else may be at work on the others,
+-- or they are not reaped yet: no claim waits for another, so it comes back to them soon.
 CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_batch  record;
     v_all    uuid[];
+    v_mine   uuid[];
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -73,23 +91,30 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended('mailgres batch ' || v_batch.id, 0));
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+              AND q.dead_at IS NULL);
+        v_mine := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
               AND q.dead_at IS NULL
-            ORDER BY q.id FOR UPDATE);
-        IF cardinality(v_all) = v_batch.size THEN
-            p_ids := p_ids || v_all;
-        ELSIF NOT EXISTS (
+            ORDER BY q.id FOR UPDATE SKIP LOCKED);
+        IF cardinality(v_mine) = v_batch.size THEN
+            p_ids := p_ids || v_mine;
+        ELSIF cardinality(v_mine) < cardinality(v_all) OR EXISTS (
             SELECT FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
         THEN
+            UPDATE public.email_queue q
+            SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
+            WHERE q.id = ANY (v_mine);
+        ELSE
             -- Some of it was settled: the call cannot be repeated as it was.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
                 error_message = 'an earlier try may have arrived, and its batch is no longer whole'
-            WHERE q.id = ANY (v_all);
+            WHERE q.id = ANY (v_mine);
         END IF;
     END LOOP;
     RETURN p_ids;

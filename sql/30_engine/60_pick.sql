@@ -81,6 +81,7 @@ BEGIN
               AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
+              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -91,6 +92,7 @@ BEGIN
               AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
                    OR q.uncertain_since < mailgres.now() - interval '1 day')
               AND (NOT p_plain OR mailgres.is_plain(q))
+              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;

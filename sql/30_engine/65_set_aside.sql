@@ -43,7 +43,7 @@ BEGIN
     -- Its provider is the only one that may repeat it, and is not open now.
     UPDATE public.email_queue q
     SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
-    WHERE q.id = ANY (p_ids)
+    WHERE q.id = ANY (p_ids) AND q.next_retry_at <= mailgres.now()
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END
 $$;

@@ -50,12 +50,14 @@ BEGIN
         RETURN;
     END IF;
     FOR v_used IN
-        SELECT q.provider, count(*) AS emails,
-               CASE WHEN p.fixed_batches THEN count(DISTINCT coalesce(q.batch_id, q.id))
-                    ELSE (count(*) + p.batch_size - 1) / p.batch_size END AS calls
-        FROM public.email_queue q JOIN mailgres.providers p ON p.name = q.provider
-        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-        GROUP BY q.provider, p.fixed_batches, p.batch_size ORDER BY q.provider
+        WITH used AS MATERIALIZED (  -- once, however many providers there are
+            SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
+            FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.provider
+        )
+        SELECT u.provider, u.emails,
+               CASE WHEN p.fixed_batches THEN u.batches ELSE (u.emails + p.batch_size - 1) / p.batch_size END AS calls
+        FROM used u JOIN mailgres.providers p ON p.name = u.provider
+        ORDER BY u.provider
     LOOP
         PERFORM mailgres.take_tokens('calls:' || v_used.provider, v_used.calls);
         PERFORM mailgres.take_tokens('emails:' || v_used.provider, v_used.emails);
@@ -71,6 +73,45 @@ $$;
 
 COMMENT ON FUNCTION mailgres.count_leased(uuid[], uuid, mailgres.open_route) IS
     'Takes the tokens of what was leased, and marks the provider that it probes.';
+
+-- Of emails that a stand-in gets, because the first provider rejected them, no more than
+-- it takes now; the others wait for it.
+CREATE FUNCTION mailgres.fit_stand_ins(p_ids uuid[], p_open text[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_other  record;
+    v_room   int;
+    v_free   timestamptz;
+BEGIN
+    FOR v_other IN
+        SELECT p, x.ids
+        FROM (
+            SELECT mailgres.provider_for(q, p_open) AS name, array_agg(q.id ORDER BY q.id) AS ids
+            FROM public.email_queue q
+            WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NULL AND mailgres.provider_for(q, p_open) <> p_open[1]
+            GROUP BY 1
+        ) x
+        JOIN mailgres.providers p ON p.name = x.name
+    LOOP
+        SELECT CASE WHEN NOT mailgres.is_open(v_other.p) THEN 0
+                    WHEN (v_other.p).fixed_batches THEN least(r.p_emails, r.p_calls)
+                    ELSE r.p_emails END
+        INTO v_room FROM mailgres.room_at((v_other.p).name, cardinality(v_other.ids)) r;
+        CONTINUE WHEN v_room >= cardinality(v_other.ids);
+        v_other.ids := v_other.ids[greatest(v_room, 0) + 1 :];
+        p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_other.ids));
+        v_free := greatest(mailgres.next_token_at((v_other.p).name), (v_other.p).waits_until,
+                           mailgres.now() + interval '1 second');
+        UPDATE public.email_queue q SET ready = false, next_retry_at = v_free
+        WHERE q.id = ANY (v_other.ids);
+    END LOOP;
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
+    'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
 CREATE FUNCTION mailgres.lease(
@@ -99,6 +140,9 @@ BEGIN
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
                    WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+    IF cardinality(p_route.providers) > 1 THEN
+        v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
+    END IF;
     SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
     IF v_first.fixed_batches THEN
         v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
@@ -160,6 +204,30 @@ $$;
 COMMENT ON FUNCTION mailgres.room_for(mailgres.open_route, int) IS
     'How many emails, in how many calls, a claim may take along a route now.';
 
+-- What a claim does before it looks for room: it locks the buckets of all providers that
+-- it may use, in one order, so that two claims never wait for each other; and of
+-- providers with a quota, the right to count what is left.
+CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.open_route[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_names constant text[] := ARRAY(SELECT DISTINCT n FROM unnest(p_routes) r, unnest(r.providers) n);
+BEGIN
+    PERFORM FROM mailgres.buckets b
+    WHERE b.name IN (SELECT x.kind || n FROM unnest(v_names) n, (VALUES ('calls:'), ('emails:')) AS x(kind))
+    ORDER BY b.name FOR UPDATE;
+    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres quota ' || x.name, 0))
+    FROM (
+        SELECT p.name FROM mailgres.providers p
+        WHERE p.name = ANY (v_names) AND num_nonnulls(p.daily_quota, p.monthly_quota) > 0
+        ORDER BY p.name
+    ) x;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_limits(mailgres.open_route[]) IS
+    'Locks the limits of the providers that a claim may use, in one order.';
+
 CREATE FUNCTION mailgres.claim(
     p_worker text,
     p_limit int DEFAULT 10,
@@ -201,6 +269,8 @@ BEGIN
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
     END IF;
+
+    PERFORM mailgres.lock_limits(v_routes);
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.

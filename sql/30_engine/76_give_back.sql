@@ -5,6 +5,7 @@ CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uui
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
+    UPDATE mailgres.providers p SET probe_until = mailgres.now() WHERE p.probe_token = p_token;
     RETURN QUERY
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,

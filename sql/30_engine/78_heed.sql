@@ -1,6 +1,15 @@
 -- What outcomes say about a provider, beyond the emails they belong to: it fails and is
 -- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
 
+-- Not before a second has passed, also if its clock and ours differ.
+CREATE FUNCTION mailgres.asked_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
+    + CASE p_outcome WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END));
+
+COMMENT ON FUNCTION mailgres.asked_until(text, timestamptz) IS
+    'Until when a provider that told of its rate limit or a quota is left alone.';
+
 -- One outcome, as finish tells it. `call` is the same for all emails of one call.
 CREATE TYPE mailgres.report AS (
     provider  text,
@@ -14,17 +23,27 @@ CREATE TYPE mailgres.report AS (
     retry_at  timestamptz
 );
 
+CREATE FUNCTION mailgres.next_pause(p mailgres.providers) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+RETURN least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most);
+
+COMMENT ON FUNCTION mailgres.next_pause(mailgres.providers) IS
+    'How long the circuit of a provider stays open when it opens now.';
+
 CREATE FUNCTION mailgres.set_circuit(p_provider text, p_state text, p_reason text, p_worker text)
     RETURNS void
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_before text;
 BEGIN
+    SELECT p.circuit INTO v_before FROM mailgres.providers p WHERE p.name = p_provider FOR UPDATE;
     UPDATE mailgres.providers p
     SET circuit = p_state,
         circuit_since = mailgres.now(),
         circuit_reason = CASE p_state WHEN 'open' THEN p_reason WHEN 'half_open' THEN p.circuit_reason END,
         circuit_until = CASE p_state
-            WHEN 'open' THEN mailgres.now() + least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most)
+            WHEN 'open' THEN mailgres.now() + mailgres.next_pause(p)
             ELSE p.circuit_until END,
         reopened = CASE p_state WHEN 'open' THEN p.reopened + 1 WHEN 'closed' THEN 0 ELSE p.reopened END,
         failures = CASE p_state WHEN 'closed' THEN 0 ELSE p.failures END,
@@ -32,6 +51,9 @@ BEGIN
         probe_token = NULL,
         probe_until = NULL
     WHERE p.name = p_provider;
+    IF v_before = p_state THEN  -- another probe after one of which nothing was heard
+        RETURN;
+    END IF;
     INSERT INTO mailgres.provider_events (provider, event, reason, worker)
     VALUES (p_provider,
             CASE p_state WHEN 'open' THEN 'CircuitBreakerOpened' WHEN 'closed' THEN 'CircuitBreakerClosed'
@@ -63,14 +85,34 @@ $$;
 COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, text, text) IS
     'Leaves a provider alone until the time it asked for.';
 
--- Counts sent emails against the quotas; when one is used up, the provider waits for
--- the next day or month.
-CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
-    RETURNS void
+-- A quota that is used up: the provider waits for the next day or month. Their ends in
+-- UTC, whatever the time zone of the session.
+CREATE FUNCTION mailgres.heed_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_full record;
+BEGIN
+    FOR v_full IN
+        SELECT u.period,
+               (u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC' AS ends
+        FROM mailgres.quota_usage u
+        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
+          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+    LOOP
+        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
+            format('the quota of this %s is used up', v_full.period), p_worker);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.heed_quotas(mailgres.providers, text) IS
+    'Leaves a provider alone whose quota is used up.';
+
+CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
 BEGIN
     IF p_emails = 0 OR (p_provider.daily_quota IS NULL AND p_provider.monthly_quota IS NULL) THEN
         RETURN;
@@ -79,15 +121,7 @@ BEGIN
     SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
     FROM (VALUES ('day'), ('month')) AS x(period)
     ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
-    FOR v_full IN
-        SELECT u.period, date_trunc(u.period, u.starts + ('1 ' || u.period)::interval, 'UTC') AS ends
-        FROM mailgres.quota_usage u
-        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
-          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
-    LOOP
-        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
-            format('the quota of this %s is used up', v_full.period), p_worker);
-    END LOOP;
+    PERFORM mailgres.heed_quotas(p_provider, p_worker);
 END
 $$;
 
@@ -115,14 +149,17 @@ BEGIN
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
     WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
-    ORDER BY r.outcome = 'config' DESC LIMIT 1;
+    ORDER BY r.token = p.probe_token DESC NULLS LAST, r.outcome = 'config' DESC LIMIT 1;
     v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
 
     IF v_probed AND p.circuit = 'half_open' THEN
         PERFORM FROM unnest(p_reports) r
         WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
-        PERFORM mailgres.set_circuit(
-            p.name, CASE WHEN FOUND THEN 'open' ELSE 'closed' END, v_reason, p_reports[1].worker);
+        IF FOUND THEN
+            PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
+        ELSE
+            PERFORM mailgres.set_circuit(p.name, 'closed', NULL, p_reports[1].worker);
+        END IF;
     ELSIF v_worst.outcome = 'config' THEN
         IF p.circuit = 'closed' THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
@@ -168,8 +205,7 @@ BEGIN
             WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
         LOOP
             PERFORM mailgres.wait_for(v_provider, v_report.outcome,
-                coalesce(v_report.retry_at, mailgres.now() + CASE v_report.outcome
-                    WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END),
+                mailgres.asked_until(v_report.outcome, v_report.retry_at),
                 coalesce(v_report.code, v_report.outcome), v_report.worker);
         END LOOP;
     END LOOP;

@@ -25,9 +25,11 @@ COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
     'Whether the route of an email has an open provider after the one that tried it last.';
 
 -- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
--- the same key may have arrived.
+-- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
+-- of its emails; nobody knows which, so each goes again at once, alone.
 CREATE FUNCTION mailgres.judge(
-    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean
+    p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
+    p_apart boolean DEFAULT false
 ) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
@@ -38,6 +40,7 @@ DECLARE
     v_provider  mailgres.providers;
     v_hold      boolean;
     v_bound     boolean := mailgres.is_bound(p_email);
+    v_probe     boolean;
     v_free      boolean;
     v           mailgres.verdict;
 BEGIN
@@ -46,6 +49,8 @@ BEGIN
     WHERE r.name IN (p_email.retry_policy, v_settings.retry_policy)
     ORDER BY r.name = p_email.retry_policy DESC NULLS LAST LIMIT 1;
     SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_email.provider;
+    v_probe := p_account AND p_outcome IN ('transient', 'ambiguous', 'config')
+        AND coalesce(p_email.lease_token = v_provider.probe_token, false);
     v.spent := 0;
     v.uncertain_since := p_email.uncertain_since;
 
@@ -55,8 +60,7 @@ BEGIN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
-        v.next_retry_at := coalesce(p_retry_at, v_now + CASE p_outcome
-            WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END);
+        v.next_retry_at := mailgres.asked_until(p_outcome, p_retry_at);
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' AND p_account THEN
         v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
@@ -78,18 +82,27 @@ BEGIN
         -- A call that only tried whether the provider is back costs nothing. Who may have
         -- arrived with others stays with them while the key protects.
         v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
-        v_free := v_bound OR p_account AND p_email.lease_token = v_provider.probe_token;
+        v_free := v_bound OR p_apart OR v_probe;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
         ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
+        ELSIF v_bound THEN
+            -- the same for all, whatever each has of its own
+            v.next_retry_at := v_now + mailgres.retry_delay(v_policy, 1, NULL, NULL);
         ELSE
             v.spent := (NOT v_free)::int;
-            v.next_retry_at := v_now + mailgres.retry_delay(
-                v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay);
+            v.next_retry_at := CASE WHEN p_apart AND NOT v_bound THEN v_now ELSE v_now + mailgres.retry_delay(
+                v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay) END;
         END IF;
     END IF;
 
+    -- The next one that tries whether the provider is back is another, if there is one: the
+    -- fault may be this email's after all.
+    IF v_probe THEN
+        v.next_retry_at := greatest(
+            v.next_retry_at, v_now + mailgres.next_pause(v_provider) + interval '1 second');
+    END IF;
     -- A definite rejection, and the route has another provider that is open.
     IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
        AND mailgres.has_stand_in(p_email) THEN
@@ -114,5 +127,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';

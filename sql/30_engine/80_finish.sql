@@ -93,7 +93,8 @@ BEGIN
             pinned boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
-                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false)) AS verdict
+                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
+                   coalesce(o.code LIKE 'batch:%', false)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)

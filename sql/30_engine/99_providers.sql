@@ -30,7 +30,7 @@ BEGIN
     WHERE p.name = p_name
       AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
           (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
-    IF p_calls_per_second > 0 THEN
+    IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
     END IF;
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
@@ -38,6 +38,7 @@ BEGIN
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
     ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
         WHERE u.emails < excluded.emails;
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
 END
 $$;
 
@@ -51,14 +52,16 @@ CREATE FUNCTION mailgres.limit_provider(
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
-    IF p_emails_per_second <= 0 OR p_daily < 0 OR p_monthly < 0 THEN
+    IF p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 OR p_daily < 1 OR p_monthly < 1 THEN
         PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
     -- What was waited for may no longer hold.
     UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
-    WHERE p.name = p_name AND p.waits_for = 'quota' AND coalesce(mailgres.quota_left(p), 1) > 0;
+    WHERE p.name = p_name AND p.waits_for = 'quota';
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
+    PERFORM pg_notify('mailgres', '');
 END
 $$;
 
@@ -69,7 +72,7 @@ CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double 
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    IF coalesce(p_tenant, '') = '' OR p_emails_per_second <= 0 THEN
+    IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
@@ -140,13 +143,15 @@ BEGIN
         PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
-    PERFORM mailgres.known_provider(x.name) FROM unnest(p_providers) AS x(name);
+    PERFORM mailgres.known_provider(x.name)
+    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
     ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
     INSERT INTO mailgres.route_providers (route, position, provider)
     SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
     GROUP BY x.name;
+    PERFORM pg_notify('mailgres', '');
 END
 $$;
 

@@ -55,11 +55,16 @@ CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean D
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_email     public.email_queue := mailgres.lock_email(p_queue_id);
+    v_email     public.email_queue;
     v_keep_key  boolean := false;
     v_new_key   boolean;
     v_ids       uuid[] := ARRAY[p_queue_id];
 BEGIN
+    -- One at a time for a batch: two that lock its emails would wait for each other.
+    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres batch ' || q.batch_id, 0))
+    FROM public.email_queue q
+    WHERE q.id = p_queue_id AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
+    v_email := mailgres.lock_email(p_queue_id);
     IF v_email.status = 'sent' THEN
         PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
     ELSIF v_email.status = 'sending' THEN

@@ -29,5 +29,13 @@ SELECT mailgres.fold(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)
 -- forget --
 SELECT mailgres.forget_workers(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
 
+-- tell --
+SELECT (x.done).handled, (x.done).told
+FROM (SELECT mailgres.tell(%(chunk)s, %(alert_email)s, %(webhook)s) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s)) OFFSET 0) x
+
+-- note_webhook --
+SELECT mailgres.note_webhook(%(webhook)s, %(ok)s, %(alert_email)s)
+
 -- heartbeat --
 SELECT mailgres.heartbeat(%(worker)s, %(version)s, %(details)s)

@@ -1,29 +1,47 @@
--- What operators ask and order. A listing gives JSON, as times may be infinite.
+-- What operators ask and order, a function of the database each. Listings come as JSON, because
+-- times may be infinite.
 
 -- limits --
 SELECT set_config('statement_timeout', %(timeout)s, true)
 
 -- providers --
-SELECT jsonb_build_object(
-    'provider', p.name,
-    'kind', p.kind,
-    'enabled', p.enabled,
-    'open', mailgres.is_open(p),
-    'circuit', p.circuit,
-    'circuit_since', p.circuit_since,
-    'circuit_until', CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
-    'circuit_reason', p.circuit_reason,
-    'failures', p.failures,
-    'paused_until', CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
-    'pause_reason', CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,
-    'waits_until', CASE WHEN p.waits_until > mailgres.now() THEN p.waits_until END,
-    'waits_for', CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END,
-    'emails', mailgres.bucket_state('emails:' || p.name),
-    'calls', mailgres.bucket_state('calls:' || p.name),
-    'day', mailgres.quota_state(p, 'day'),
-    'month', mailgres.quota_state(p, 'month'),
-    'routes', ARRAY(SELECT rp.route FROM mailgres.route_providers rp
-                    WHERE rp.provider = p.name ORDER BY rp.position, rp.route))
-FROM mailgres.providers p
-WHERE p.name = coalesce(%(name)s, p.name)
-ORDER BY p.name
+SELECT to_jsonb(s) FROM mailgres.provider_states() s
+
+-- pause_provider --
+SELECT mailgres.pause_provider(
+    %(name)s, coalesce(%(until)s::timestamptz, mailgres.now() + %(length)s::interval), %(reason)s)
+
+-- resume_provider --
+SELECT mailgres.resume_provider(%(name)s)
+
+-- reset_provider --
+SELECT mailgres.reset_provider(%(name)s)
+
+-- limit_provider --
+SELECT mailgres.limit_provider(
+    %(name)s,
+    CASE WHEN %(keep_rate)s THEN s.emails_per_second ELSE %(rate)s::double precision END,
+    CASE WHEN %(keep_daily)s THEN s.daily_quota ELSE %(daily)s::int END,
+    CASE WHEN %(keep_monthly)s THEN s.monthly_quota ELSE %(monthly)s::int END)
+FROM (VALUES (%(name)s)) n(name) LEFT JOIN mailgres.provider_states() s ON s.provider = n.name
+
+-- routes --
+SELECT to_jsonb(s) FROM mailgres.route_states() s
+
+-- set_route --
+SELECT mailgres.set_route(%(route)s, %(providers)s, %(description)s)
+
+-- pause_route --
+SELECT mailgres.pause_route(%(route)s)
+
+-- resume_route --
+SELECT mailgres.resume_route(%(route)s)
+
+-- limit_tenant --
+SELECT mailgres.limit_tenant(%(tenant)s, %(rate)s::double precision)
+
+-- set_tenant --
+SELECT mailgres.set_tenant(%(tenant)s, %(settings)s)
+
+-- eta --
+SELECT to_jsonb(e) FROM mailgres.eta() e

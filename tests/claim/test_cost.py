@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -47,6 +48,7 @@ FILL = """
 LEARN_NOTHING = "ALTER TABLE email_queue SET (autovacuum_enabled = false)"
 IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 HOUR = timedelta(hours=1)
+BUCKETS = ["calls:capture", "emails:capture", "emails:stand-in", "tenant:tenant 0"]
 
 
 def fill(bench: Workbench, ready: int) -> None:
@@ -116,9 +118,9 @@ def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
     observe("finish failed", 40, lambda: bench.finish(claimed[60:], "transient"))
 
 
-def test_no_plan_reads_or_sorts_the_backlog(fresh: Workbench) -> None:
+def by_the_plans(bench: Workbench) -> Observe:
     def observe(step: str, most: int, function: Callable[[], list[Row]]) -> list[Row]:
-        with watched(fresh.connection) as nodes:
+        with watched(bench.connection) as nodes:
             result = function()
         assert result
         assert any(node.table == "email_queue" for node in nodes), "its plans are seen"
@@ -129,7 +131,33 @@ def test_no_plan_reads_or_sorts_the_backlog(fresh: Workbench) -> None:
                 assert node.rows <= 100 + 3 * most, f"{step}: {node}"
         return result
 
-    work(fresh, observe)
+    return observe
+
+
+def test_no_plan_reads_or_sorts_the_backlog(fresh: Workbench) -> None:
+    work(fresh, by_the_plans(fresh))
+
+
+def test_batches_and_limits_do_not_change_that(fresh: Workbench) -> None:
+    fresh.do("UPDATE mailgres.providers SET fixed_batches = true")
+    fresh.do("SELECT mailgres.set_bucket(name, 500) FROM unnest(%s::text[]) name", BUCKETS)
+    fresh.add_provider("stand-in")
+    fresh.add_route("default", "capture", "stand-in")
+    fresh.add_route("batches", "capture")
+    fresh.put("doubtful", 250, route="batches")
+    observe = by_the_plans(fresh)
+    fresh.do("UPDATE mailgres.routes SET paused = route = 'default'")
+    doubtful = observe("claim batches", 250, lambda: fresh.claim(250))
+    assert sorted(Counter(row["batch_id"] for row in doubtful).values()) == [50, 100, 100]
+    observe("finish batches", 250, lambda: fresh.finish(doubtful, "ambiguous", batch_size=100))
+    fresh.do("UPDATE email_queue SET next_retry_at = mailgres.now() WHERE route = 'batches'")
+    # All versions of a row are still in the indexes, as the transaction is.
+    again = observe("claim a batch again", 4 * 250, lambda: fresh.claim(1))
+    assert len(again) == 100
+    fresh.do("UPDATE mailgres.routes SET paused = route <> 'default'")
+    rejected = observe("claim", 100, lambda: fresh.claim(100))
+    observe("finish", 100, lambda: fresh.finish(rejected, "transient"))
+    observe("claim for the stand-in", 100, lambda: fresh.claim(100))
 
 
 def by_the_counters(bench: Workbench) -> Observe:

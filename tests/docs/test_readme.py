@@ -57,8 +57,13 @@ def test_commands_are_those_tested_elsewhere() -> None:
     assert shown == KNOWN_COMMANDS
 
 
+def test_variables_are_those_of_the_tested_page() -> None:
+    page = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
+    assert all(text in page for text in blocks("sh"))
+
+
 def test_no_block_is_left_out() -> None:
-    assert {kind for kind, _ in BLOCKS} == {"sql", "python", "console", "text"}
+    assert {kind for kind, _ in BLOCKS} == {"sql", "python", "console", "text", "sh"}
 
 
 def test_links_lead_somewhere() -> None:

@@ -60,14 +60,17 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _one(self) -> bool:
         line = self.rfile.readline(65536)
-        if not line:
+        if not line.endswith(b"\n"):
             return False
         method, path, _ = line.decode("ascii").split(" ", 2)
         headers: dict[str, str] = {}
         while (line := self.rfile.readline(65536)) not in (b"\r\n", b"\n", b""):
             name, _, value = line.decode("latin-1").partition(":")
             headers[name.lower()] = value.strip()
-        body = self.rfile.read(int(headers.get("content-length", 0)))
+        length = int(headers.get("content-length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever asked was killed
+            return False
         reply = self.server.answer(method, path, headers, body)
         if reply.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -13,87 +13,22 @@ import argparse
 import hashlib
 import json
 import random
-import re
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
 from doubles.http_server import Reply, Server, serving
+from doubles.resend_parts import HTML, KEY, Fault, Refused, Settings, check
 
-KEY = "re_double"
+__all__ = ["HTML", "KEY", "Fault", "ResendDouble", "serve"]
+
 MEMORY = 24 * 3600.0
 LARGEST_BATCH = 100
-HTML = "<html><body><h1>502 Bad Gateway</h1></body></html>"
-TAG = re.compile(r"[A-Za-z0-9_-]{1,256}")
-ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
-
-
-@dataclass
-class Fault:
-    """Something that goes wrong with the next calls.
-
-    `times`: with how many of them (-1: for ever); `share`: with this part of those it could meet.
-    `path`: only at this one. `accepts`: the emails go out all the same, and only the answer is
-    wrong. `reset`: the connection breaks instead of an answer. `delay`: seconds before the answer
-    (and after the emails are taken); `drip`: seconds between the bytes of its body.
-    `name`: Resend's name of the error; without one, `body` is sent as it is, as `content_type`.
-    """
-
-    status: int = 500
-    name: str | None = None
-    message: str = "a fault on order"
-    body: str = HTML
-    content_type: str = "text/html"
-    headers: dict[str, str] = field(default_factory=dict)
-    accepts: bool = False
-    reset: bool = False
-    delay: float = 0.0
-    drip: float = 0.0
-    times: int = 1
-    share: float = 1.0
-    path: str | None = None
-
-
-class Refused(Exception):
-    """An error by one of Resend's names."""
-
-    def __init__(self, status: int, name: str, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.name, self.message = status, name, message
-        self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
-
-    def reply(self) -> Reply:
-        told = {"statusCode": self.status, "name": self.name, "message": self.message}
-        return Reply(self.status, json.dumps(told).encode(), headers=self.headers)
-
-
-@dataclass
-class Settings:
-    """What kind of account it is. A field that is None sets no limit.
-
-    `keys`: which API keys are good; `sending_only`: those of them that may do nothing else.
-    `unverified`: from-domains that are refused. `rate`: requests per second.
-    `wrong_key`: as the documents have it, or as the API really answers ("validation_error").
-    `usage`: whether there is GET /usage. `ahead`: how far its clock is ahead, in seconds.
-    `latency`: how long it takes to send, in seconds.
-    """
-
-    keys: list[str] = field(default_factory=lambda: [KEY])
-    sending_only: list[str] = field(default_factory=list)
-    suspended: list[str] = field(default_factory=list)
-    unverified: list[str] = field(default_factory=list)
-    rate: float | None = None
-    daily: int | None = None
-    monthly: int | None = None
-    wrong_key: str = "invalid_api_key"
-    usage: bool = False
-    ahead: float = 0.0
-    latency: float = 0.0
 
 
 class ResendDouble:
@@ -105,7 +40,9 @@ class ResendDouble:
         self.faults: deque[Fault] = deque()
         self.calls: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
+        self.faults_met = 0
         self._accepted: list[dict[str, Any]] = []
+        self._bodies: deque[tuple[str, bytes]] = deque(maxlen=20)
         self._memory: dict[tuple[str, str], tuple[str, float, Reply]] = {}
         self._under_way: set[tuple[str, str]] = set()
         self._window, self._in_window = 0, 0
@@ -132,11 +69,18 @@ class ResendDouble:
                 if name not in {each.name for each in fields(Settings)}:
                     raise KeyError(name)
                 setattr(self.settings, name, value)
+            if "seed" in settings:
+                self._random.seed(self.settings.seed)
 
     def accepted(self) -> list[dict[str, Any]]:
         """What really went out: id, mailgres_id, idempotency key, path, API key, recipients."""
         with self._lock:
             return list(self._accepted)
+
+    def bodies(self, path: str) -> list[bytes]:
+        """What the last calls at a path brought."""
+        with self._lock:
+            return [body for each, body in self._bodies if each == path]
 
     def summary(self) -> dict[str, Any]:
         """How many emails went out, how many more than once, and how many calls there were."""
@@ -148,6 +92,7 @@ class ResendDouble:
                 "doubles": {key: n for key, n in by_id.items() if n > 1 and key is not None},
                 "calls": dict(self.calls),
                 "statuses": dict(self.statuses),
+                "faults_met": self.faults_met,
                 "faults_left": len(self.faults),
             }
 
@@ -163,6 +108,7 @@ class ResendDouble:
         except Refused as refused:
             reply = refused.reply()
         with self._lock:
+            self._bodies.append((path, body))
             self.calls[path] += 1
             self.statuses["reset" if reply.reset else str(reply.status)] += 1
             reply.headers = self._limits() | reply.headers
@@ -170,7 +116,7 @@ class ResendDouble:
 
     def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         api_key = self._authenticate(headers)
-        fault = self._next_fault(path)
+        fault = self._next_fault(path, keyed="idempotency-key" in headers)
         reply = None
         if fault is None or fault.accepts:
             self._count_request()
@@ -248,6 +194,8 @@ class ResendDouble:
     def _send(
         self, api_key: str, path: str, headers: dict[str, str], body: bytes, key: str | None
     ) -> Reply:
+        if len(body) > self.settings.largest:
+            raise Refused(413, "payload_too_large", "The email is larger than allowed")
         if self.settings.latency:
             time.sleep(self.settings.latency)
         try:
@@ -257,7 +205,7 @@ class ResendDouble:
         if path == "/emails":
             if not isinstance(told, dict):
                 raise Refused(422, "validation_error", "The body is not an object")
-            self._check(told)
+            check(told, self.settings.unverified)
             return _json({"id": self._accept([told], api_key, path, key)[0]})
         return self._send_batch(told, headers, api_key, key)
 
@@ -273,7 +221,7 @@ class ResendDouble:
         good: list[dict[str, Any]] = []
         for index, mail in enumerate(told):
             try:
-                self._check(mail)
+                check(mail, self.settings.unverified)
                 good.append(mail)
             except Refused as refused:
                 if not permissive or refused.status == 403:
@@ -282,27 +230,6 @@ class ResendDouble:
         ids = self._accept(good, api_key, "/emails/batch", key)
         answer: dict[str, Any] = {"data": [{"id": each} for each in ids]}
         return _json(answer | ({"errors": errors} if permissive else {}))
-
-    def _check(self, mail: dict[str, Any]) -> None:
-        for name in ("from", "to", "subject"):
-            if mail.get(name) in (None, "", []):
-                raise Refused(422, "missing_required_field", f"Missing `{name}` field.")
-        if not (mail.get("html") or mail.get("text")):
-            raise Refused(422, "validation_error", "Missing `html` or `text` field.")
-        self._check_sender(mail["from"].rpartition("<")[2].rstrip(">"))
-        for each in mail["to"]:
-            if not ADDRESS.fullmatch(each) or each.startswith("invalid@"):
-                raise Refused(422, "validation_error", f"Invalid `to` field: {each}")
-        for tag in mail.get("tags") or ():
-            if not (TAG.fullmatch(tag["name"]) and TAG.fullmatch(tag["value"])):
-                raise Refused(422, "validation_error", "Tags should only contain ASCII letters")
-
-    def _check_sender(self, sender: str) -> None:
-        if not ADDRESS.fullmatch(sender):
-            raise Refused(422, "invalid_from_address", "Invalid `from` field.")
-        domain = sender.rpartition("@")[2]
-        if domain in self.settings.unverified:
-            raise Refused(403, "validation_error", f"The {domain} domain is not verified.")
 
     def _accept(
         self, mails: list[dict[str, Any]], api_key: str, path: str, key: str | None
@@ -393,13 +320,14 @@ class ResendDouble:
 
     # Faults
 
-    def _next_fault(self, path: str) -> Fault | None:
+    def _next_fault(self, path: str, *, keyed: bool) -> Fault | None:
         with self._lock:
             for fault in self.faults:
-                if fault.path not in (None, path):
+                if fault.path not in (None, path) or (fault.keyed and not keyed):
                     continue
                 if fault.share < 1.0 and self._random.random() >= fault.share:
                     continue
+                self.faults_met += 1
                 if fault.times > 0:
                     fault.times -= 1
                     if fault.times == 0:

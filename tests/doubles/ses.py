@@ -125,6 +125,7 @@ class SesDouble:
         self.url = ""
         self.calls: Counter[str] = Counter()
         self.connections = 0
+        self.faults_met = 0
         self._faults: deque[Fault] = deque()
         self._accepted: list[dict[str, Any]] = []
         self._in_second: Counter[int] = Counter()
@@ -147,6 +148,8 @@ class SesDouble:
         """Change the account."""
         with self._lock:
             self.settings |= settings
+            if "seed" in settings:
+                self._random.seed(settings["seed"])
 
     def accepted(self) -> list[dict[str, Any]]:
         """What really went out: id, mailgres_id, tags, and the request."""
@@ -162,6 +165,7 @@ class SesDouble:
                 "different": len(by_id),
                 "doubles": {key: n for key, n in by_id.items() if n > 1},
                 "calls": dict(self.calls),
+                "faults_met": self.faults_met,
                 "faults_left": len(self._faults),
             }
 
@@ -258,6 +262,7 @@ class SesDouble:
         for fault in self._faults:
             if fault.path != path or self._random.random() >= fault.share:
                 continue
+            self.faults_met += 1
             if fault.times > 0:
                 fault.times -= 1
                 if fault.times == 0:
@@ -309,14 +314,17 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _one(self) -> bool:
         line = self.rfile.readline(65536)
-        if not line:
+        if not line.endswith(b"\n"):
             return False
         method, path, _ = line.decode("ascii").split(" ", 2)
         headers: dict[str, str] = {}
         while (line := self.rfile.readline(65536)) not in (b"\r\n", b""):
             name, _, value = line.decode("latin-1").partition(":")
             headers[name.lower()] = value.strip()
-        body = self.rfile.read(int(headers.get("content-length", 0)))
+        length = int(headers.get("content-length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever asked was killed
+            return False
         reply = self.server.double.answer(method, path, headers, body)
         if reply.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -93,6 +93,7 @@ class SmtpDouble:
         self.largest, self.utf8 = largest, utf8
         self.port = 0
         self.connections = 0
+        self.faults_met = 0
         self.commands: Counter[str] = Counter()
         self.certificate = Path()
         self.transports: set[asyncio.BaseTransport] = set()
@@ -136,6 +137,7 @@ class SmtpDouble:
                 "different": len(by_id),
                 "doubles": {key: n for key, n in by_id.items() if n > 1},
                 "connections": self.connections,
+                "faults_met": self.faults_met,
                 "faults_left": len(self._faults),
             }
 
@@ -147,6 +149,7 @@ class SmtpDouble:
                     continue
                 if self._random.random() >= fault.share:
                     continue
+                self.faults_met += 1
                 if fault.times > 0:
                     fault.times -= 1
                     if fault.times == 0:

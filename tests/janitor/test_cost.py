@@ -44,6 +44,7 @@ CALLS = {
     "promote": 1000,
     "expire": 1000,
     "reap": 500,
+    "tell": 10_000,
 }
 SEQUENTIAL = """
     SELECT relname, seq_scan FROM pg_stat_xact_user_tables

@@ -89,9 +89,16 @@ def forget(house: House) -> Callable[[], bool]:
     return lambda: not house.rows("SELECT worker FROM mailgres.workers WHERE worker = 'gone'")
 
 
+def tell(house: House) -> Callable[[], bool]:
+    put(house, "failed")
+    house.clock.forward(DAY)
+    told = "SELECT count(*) FROM mailgres.notices WHERE told_at = mailgres.now()"
+    return lambda: house.value(told) == 1
+
+
 DUTIES = {
     duty.__name__: duty
-    for duty in (rollups, heartbeat, promote, reap, expire, archive, purge, retention, forget)
+    for duty in (rollups, heartbeat, promote, reap, expire, archive, purge, retention, forget, tell)
 }
 
 

@@ -31,6 +31,8 @@ GOOD: dict[str, tuple[str, str]] = {
     "ses_configuration_set": ("mail_one", "mail-two"),
     "ses_profile": ("acme", "mail@two"),
     "smtp_url": ("smtp://me:one@mx:587?tls=starttls", "smtps://mx.example.com"),
+    "alert_email": ("admin@example.com", "ops@example.co.uk"),
+    "alert_webhook": ("https://hooks.example.com/T1/B2?key=3", "http://127.0.0.1:9/x"),
     "log_format": ("json", "console"),
     "log_level": ("debug", "error"),
 }
@@ -93,6 +95,8 @@ BAD: dict[str, list[object]] = {
         "smtp://mx?tls=none&x=1",
         "smtp://me:p/w@mx",
     ],
+    "alert_email": ["me", "Ana <ana@example.com>", "", 1],
+    "alert_webhook": ["http://example.com/x", "ftp://example.com", "https://", "hooks", ""],
     "log_format": ["xml"],
     "log_level": ["loud", 10],
 }

@@ -104,7 +104,7 @@ def test_unknown_tables(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\n[qqq]\nconcurrency = 0\n")
     error = refused({}, {}, tmp_path)
     assert error.message == "mailgres.toml line 2: there is no setting qqq"
-    assert str(error.hint).startswith("Known are batch_size, concurrency, ")
+    assert str(error.hint).startswith("Known are alert_email, alert_webhook, ")
 
 
 def test_unknown_variables() -> None:

@@ -21,6 +21,7 @@ SECRETS = {
     "database_url": f"postgresql://me:{SECRET}@db/mail",
     "resend_api_key": f"re_{SECRET}",
     "smtp_url": f"smtp://me:{SECRET}@mx:587?tls=starttls",
+    "alert_webhook": f"https://hooks.example.com/{SECRET}?key={SECRET}",
 }
 ENVIRON = {DEFINITIONS[name].variables[0]: value for name, value in SECRETS.items()}
 
@@ -43,7 +44,7 @@ def test_the_command(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments, env=ENVIRON)
     assert result.exit_code == 0
     assert SECRET not in result.output + result.stderr
-    assert result.output.count(MASK) == 3
+    assert result.output.count(MASK) == 4
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.retain": _JANITOR,
     "mailgres.heartbeat": _JANITOR,
     "mailgres.forget_workers": _JANITOR,
+    "mailgres.tell": _JANITOR,
+    "mailgres.note_webhook": _JANITOR,
     "mailgres.sleep": {WORKER},
     "mailgres.rise": {WORKER},
     "mailgres.capture": {WORKER},
@@ -80,6 +82,8 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.resume_route": {OPERATOR},
     "mailgres.set_tenant": {OPERATOR},
     "mailgres.eta": {OPERATOR},
+    "mailgres.provider_states": {OPERATOR},
+    "mailgres.route_states": {OPERATOR},
 }
 """Functions that somebody besides the owner may call."""
 
@@ -87,16 +91,17 @@ INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version are_addresses are_attachments are_headers are_tags attach clean_source closed_by
-        complete_batches count_leased count_sent enqueue_many expire_these fault_of
-        fault_of_contents fault_of_options fault_of_settings first_id_of first_ids forbid_change
-        go_round has_attachments has_stand_in heed heed_failures is_address is_bound is_open
-        is_plain is_sender is_shut judge known_provider known_route lease lock_email may_repeat mend
-        next_tenant next_token_at open_routes opens_at out_at pace_of pick pick_of plan_calls
-        provider_for quota_left record record_import refuse refuse_request remove reports_of resolve
-        retry_delay room_at room_for secure set_aside set_bucket set_circuit share_of
-        suppress_reported take_tokens tenant_room tokens_of wait_for wake wants_probe with_settings
-        without_addresses
+        add_version are_addresses are_attachments are_headers are_tags asked_until attach
+        clean_source closed_by complete_batches count_dead count_leased count_sent dead_reasons
+        enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
+        first_id_of first_ids fit_stand_ins forbid_change go_round has_attachments has_stand_in
+        have_batch heed heed_failures heed_quotas is_address is_bound is_open is_plain is_sender
+        is_shut judge known_provider known_route lease lock_email lock_limits may_repeat mend
+        next_pause next_tenant next_token_at open_routes opens_at out_at pace_of pick pick_of
+        plan_calls provider_for quota_left record record_import refuse refuse_request remove
+        reports_of resolve retry_delay room_at room_for secure send_alert set_aside set_bucket
+        set_circuit share_of suppress_reported take_tokens tenant_room tokens_of wait_for wake
+        wants_probe with_settings without_addresses
         """
     )
 }
@@ -114,11 +119,13 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_templates": {OPERATOR: _ALL, SERVICE: _ALL, WORKER: _READ, ANALYST: _READ},
     "public.email_logs": {OPERATOR: _READ, SERVICE: _READ},
     "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
+    "public.email_dead_letters": {OPERATOR: _READ},
     "mailgres.attachments": _WORKER_READS,
     "mailgres.buckets": _OPERATOR_READS,
     "mailgres.captured": _OPERATOR_READS,
     "mailgres.claim_slots": _OPERATOR_READS,
     "mailgres.dead_letters": _OPERATOR_READS,
+    "mailgres.notices": _OPERATOR_READS,
     "mailgres.provider_events": _WORKER_READS,
     "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.quota_usage": _OPERATOR_READS,
@@ -138,6 +145,9 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.workers": {WORKER: _ALL, OPERATOR: _READ},
 }
 """Tables and views: what each role may do with all columns; who is not named may do nothing."""
+
+VIEWS: Final = {"public.email_dead_letters"}
+"""Those that are views: they show what their reader may see of the tables below."""
 
 PERSONAL: Final = {
     "public.email_queue": _names(

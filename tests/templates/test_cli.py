@@ -35,7 +35,7 @@ def test_push(templates: Script, write: Write, conn: psycopg.Connection) -> None
         "receipt: created (version 1)",
         "Nothing was written: this was a dry run.",
     ]
-    assert conn.execute("SELECT count(*) FROM email_templates").fetchone() == (2,)
+    assert conn.execute("SELECT count(*) FROM email_templates").fetchone() == (3,)
     assert "receipt: created (version 1)" in templates("push", directory)
     (text,) = conn.execute(
         "SELECT text FROM mailgres.template_versions WHERE template_type = 'receipt'"
@@ -85,9 +85,9 @@ BY_SQL = """
 def test_pull_and_push_again(templates: Script, tmp_path: Path, conn: psycopg.Connection) -> None:
     conn.execute(BY_SQL)
     directory = tmp_path / "mails"
-    assert "3 templates are in" in templates("pull", directory)
+    assert "4 templates are in" in templates("pull", directory)
     before = state(conn)
-    assert templates("push", directory).count("unchanged") == 3
+    assert templates("push", directory).count("unchanged") == 4
     assert state(conn) == before
 
 
@@ -100,21 +100,22 @@ def test_pull_keeps_what_was_edited(templates: Script, tmp_path: Path) -> None:
     assert (tmp_path / "welcome_user.txt").read_text() == "edited"
     assert templates("pull", tmp_path, "--force").splitlines() == [
         f"{tmp_path}/welcome_user.txt",
-        f"2 templates are in {tmp_path}.",
+        f"3 templates are in {tmp_path}.",
     ]
 
 
 def test_list(templates: Script, conn: psycopg.Connection) -> None:
     lines = templates("list").splitlines()
     assert lines[0].split() == ["template", "version", "languages", "needs", "description"]
-    assert lines[2].startswith("welcome_user         1        en pt      -      Greets a new user.")
+    assert lines[3].startswith("welcome_user         1        en pt      -      Greets a new user.")
     conn.execute("SELECT mailgres.retire_template('welcome_user')")
     assert "retired" in templates("list")
     listed = json.loads(templates("list", "--json"))
-    assert [one["name"] for one in listed] == ["signup_confirmation", "welcome_user"]
-    assert listed[0]["locales"] == ["en", "pt"]
-    assert listed[0]["on_uncertain"] == "resend"
-    assert listed[1]["retired_at"]
+    names = [one["name"] for one in listed]
+    assert names == ["mailgres_alert", "signup_confirmation", "welcome_user"]
+    assert listed[1]["locales"] == ["en", "pt"]
+    assert listed[1]["on_uncertain"] == "resend"
+    assert listed[2]["retired_at"]
 
 
 def test_show(templates: Script, write: Write) -> None:

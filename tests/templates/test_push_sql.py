@@ -147,7 +147,7 @@ def test_bad_input_leaves_nothing(
     assert caught.value.sqlstate == "MG060"
     assert caught.value.diag.message_hint
     assert versions(conn) == []
-    assert conn.execute("SELECT count(*) FROM email_templates").fetchone() == (2,)
+    assert conn.execute("SELECT count(*) FROM email_templates").fetchone() == (3,)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a" * 101, "a/b", None])

@@ -43,7 +43,8 @@ def test_the_seed_is_made_from_the_files() -> None:
 
 def test_a_migrated_database_has_them(conn: psycopg.Connection) -> None:
     names = conn.execute("SELECT template_type, active_version FROM email_templates ORDER BY 1")
-    assert names.fetchall() == [("signup_confirmation", 1), ("welcome_user", 1)]
+    alert = ("mailgres_alert", 1)
+    assert names.fetchall() == [alert, ("signup_confirmation", 1), ("welcome_user", 1)]
     for name, draft in DRAFTS.items():
         assert load_contents(conn, name, 1) == draft.contents
 

@@ -120,16 +120,15 @@ class Bench(Queue):
         with self._process([str(PROGRAM), *arguments]) as done:
             yield done
 
+    def environment(self) -> dict[str, str]:
+        """What processes of this bench are told."""
+        path = f"{SOURCE}{os.pathsep}{TESTS}"
+        return {**os.environ, "PYTHONPATH": path, "DATABASE_URL": self.url, **self.variables}
+
     @contextmanager
     def _process(self, command: list[str]) -> Iterator[Process]:
         self._count += 1
         log = self.directory / f"log-{self._count}"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}",
-            "DATABASE_URL": self.url,
-            **self.variables,
-        }
         with (
             log.open("w") as stderr,
             subprocess.Popen(
@@ -137,7 +136,7 @@ class Bench(Queue):
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
-                env=environment,
+                env=self.environment(),
                 start_new_session=True,
             ) as popen,
         ):

@@ -5,21 +5,18 @@ The provider takes no keys in these tests: whatever is sent twice, it has twice.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from mailgres import embedded, migrate
 from mailgres.errors import DatabaseUnreachable
 from support.queue import RESEND
 from worker.bench import DEADLINE, Bench, until
 from worker.double import Double
+from worker.plant import Plant
 
 PATIENT = 3600.0
 """Seconds that a worker would wait for a connection if it had the time."""
@@ -33,41 +30,6 @@ TERMINATE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
-
-
-class Plant(Bench):
-    """A bench on a server of its own, which can be switched off and on."""
-
-    def __init__(self, place: Path, directory: Path, migrations: Path) -> None:
-        self._place = place
-        self._users = ExitStack()
-        url = embedded.database(self._start(), "app")
-        migrate.upgrade(url, directory=migrations)
-        super().__init__(psycopg.connect(url, autocommit=True), url, directory)
-
-    def _start(self) -> str:
-        return self._users.enter_context(embedded.server(self._place))
-
-    def switch_on(self) -> None:
-        self._start()
-        self.conn = psycopg.connect(self.url, autocommit=True)
-
-    def switch_off(self) -> None:
-        """Let it shut down; every connection is cut."""
-        self.conn.close()
-        self._users.close()
-        until(lambda: not self.listens(), "the server is off")
-
-    def under_way(self) -> int:
-        return len(self.ledger.entries("inside")) - len(self.ledger.entries("left"))
-
-    def listens(self) -> bool:
-        address = urlsplit(self.url)
-        try:
-            socket.create_connection((address.hostname or "", address.port or 0), 1).close()
-        except OSError:
-            return False
-        return True
 
 
 @pytest.fixture

@@ -44,6 +44,18 @@ class TestInFlight:
         assert held.wait_for_room(0) == 2
         assert held.all() == emails[2:]
 
+    def test_room_for_several(self) -> None:
+        """Who wants more waits for it, and then takes what there is."""
+        held, emails, got = InFlight(3), [an_email() for _ in range(3)], []
+        held.add(emails)
+        waiting = threading.Thread(target=lambda: got.append(held.wait_for_room(DEADLINE, 2)))
+        waiting.start()
+        held.remove(emails[:1])
+        assert held.wait_for_room(0, 2) == 1
+        held.remove(emails[1:])
+        waiting.join(DEADLINE)
+        assert got == [3]
+
     def test_never_less_than_no_room(self) -> None:
         held = InFlight(1)
         held.add([an_email(), an_email()])

@@ -12,20 +12,21 @@ import psycopg
 
 from mailgres import __version__, database
 from mailgres import janitor as janitors
-from mailgres.cli.options import database_url as database_url_option
+from mailgres.cli.options import settings_options
 from mailgres.errors import MailgresError, NotMigrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mailgres.janitor import Janitor
+    from mailgres.settings import Settings
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--worker", metavar="NAME", help="Whose heartbeat it is.")
-@database_url_option
-def janitor(name: str | None, worker: str | None, database_url: str | None) -> None:
+@settings_options("database_url", "alert_email", "alert_webhook")
+def janitor(*, settings: Settings, name: str | None, worker: str | None) -> None:
     """Do one duty of the janitors once, or list them.
 
     Workers do them at their intervals by themselves. Doing one by hand beside them is safe: a duty
@@ -40,12 +41,13 @@ def janitor(name: str | None, worker: str | None, database_url: str | None) -> N
         for line in _listed():
             click.echo(line)
         return
-    duty = _find(name)
+    duty, url = _find(name), settings.database_url
     if not duty.locked and worker is None:
         raise click.UsageError(f"Every worker does {name} for itself: name one with --worker.")
-    given = janitors.WorkerInfo(worker or "", __version__)
+    alerts = janitors.Alerts(settings.alert_email, settings.alert_webhook)
+    given = janitors.WorkerInfo(worker or "", __version__, alerts=alerts)
     with _explained(duty):
-        done = janitors.run(duty, lambda: database.connect(database_url, autocommit=True), given)
+        done = janitors.run(duty, lambda: database.connect(url, autocommit=True), given)
     report = {"janitor": duty.name, "handled": done.handled, "busy": done.busy, "more": done.more}
     click.echo(json.dumps(report))
 

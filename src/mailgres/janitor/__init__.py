@@ -8,7 +8,7 @@ may: a duty is done by one of them at a time.
 from __future__ import annotations
 
 from mailgres.janitor.archive import ARCHIVE
-from mailgres.janitor.duty import Janitor
+from mailgres.janitor.duty import Alerts, Janitor
 from mailgres.janitor.expire import EXPIRE
 from mailgres.janitor.forget import FORGET
 from mailgres.janitor.heartbeat import HEARTBEAT
@@ -18,8 +18,9 @@ from mailgres.janitor.reap import REAP
 from mailgres.janitor.retention import RETENTION
 from mailgres.janitor.rollups import ROLLUPS
 from mailgres.janitor.runner import Done, WorkerInfo, run
+from mailgres.janitor.tell import TELL
 
-__all__ = ["JANITORS", "Done", "Janitor", "WorkerInfo", "run"]
+__all__ = ["JANITORS", "Alerts", "Done", "Janitor", "WorkerInfo", "run"]
 
 JANITORS = {
     janitor.name: janitor
@@ -33,6 +34,7 @@ JANITORS = {
         ROLLUPS,
         HEARTBEAT,
         FORGET,
+        TELL,
     )
 }
 """All duties by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,16 +13,13 @@ from psycopg.types.json import Jsonb
 
 from mailgres import database
 from mailgres.errors import MailgresError
-from mailgres.janitor.duty import query
+from mailgres.janitor.duty import Alerts, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
     from typing import Any
 
-    from mailgres.janitor.duty import Janitor
-
-    Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+    from mailgres.janitor.duty import Connect, Janitor
 
 MOST_CHUNKS = 50
 """Chunks of one run. What is left waits for the next, so that no duty keeps a thread for long."""
@@ -34,11 +32,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """For whom a janitor runs: what a heartbeat tells."""
+    """For whom a janitor runs: what a heartbeat tells, and who is told of what it finds."""
 
     name: str
     version: str = ""
     details: Callable[[], Mapping[str, object]] = field(default=lambda: MappingProxyType({}))
+    alerts: Alerts = field(default_factory=Alerts)
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,27 @@ def run(
 
     `stopped` is asked before each chunk.
     """
+    found: list[Any] = []
+    done = _run_chunks(janitor, connect, worker, found, stopped)
+    if janitor.after and found:
+        janitor.after(found, worker.alerts, connect)
+    return done
+
+
+def _run_chunks(
+    janitor: Janitor,
+    connect: Connect,
+    worker: WorkerInfo,
+    found: list[Any],
+    stopped: Callable[[], bool],
+) -> Done:
     handled, size = 0, janitor.chunk
     with connect() as connection:
         for chunks in range(MOST_CHUNKS):
             if stopped():
                 return Done(handled, chunks, more=True)
             try:
-                count = _run_chunk(janitor, connection, worker, size)
+                count = _run_chunk(janitor, connection, worker, size, found)
             except psycopg.errors.QueryCanceled:
                 if size is None or size == 1:
                     raise
@@ -86,10 +99,22 @@ def run(
 
 
 def _run_chunk(
-    janitor: Janitor, connection: psycopg.Connection[Any], worker: WorkerInfo, size: int | None
+    janitor: Janitor,
+    connection: psycopg.Connection[Any],
+    worker: WorkerInfo,
+    size: int | None,
+    found: list[Any],
 ) -> int | None:
-    """Do one chunk; return how many rows it handled, or None if somebody else has the lock."""
-    parameters: dict[str, object] = {"chunk": size, "lock": f"mailgres.{janitor.action}"}
+    """Do one chunk; return how many rows it handled, or None if somebody else has the lock.
+
+    What it gives besides is added to `found`.
+    """
+    parameters: dict[str, object] = {
+        "chunk": size,
+        "lock": f"mailgres.{janitor.action}",
+        "alert_email": worker.alerts.email,
+        "webhook": digest(worker.alerts.webhook),
+    }
     if not janitor.locked:
         parameters |= {
             "worker": worker.name,
@@ -99,7 +124,15 @@ def _run_chunk(
     with connection.transaction():
         connection.execute(query("limits"))
         row = connection.execute(janitor.query, parameters).fetchone()
-    return None if row is None else int(row[0])
+    if row is None:
+        return None
+    found += (each for column in row[1:] for each in column)
+    return int(row[0])
+
+
+def digest(webhook: str | None) -> str | None:
+    """What the database knows of a webhook: whether it is the one that failed."""
+    return hashlib.sha256(webhook.encode()).hexdigest()[:16] if webhook else None
 
 
 def attempt(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.janitor.duty import Janitor
-    from mailgres.janitor.runner import Connect, WorkerInfo
+    from mailgres.janitor.duty import Connect, Janitor
+    from mailgres.janitor.runner import WorkerInfo
 
 THREADS = 3
 """Janitors that run at once, and so the connections they need."""

@@ -24,7 +24,7 @@ from mailgres.settings.kinds import (
     Rate,
     Text,
 )
-from mailgres.settings.urls import ApiUrl, DatabaseUrl, SmtpUrl
+from mailgres.settings.urls import ApiUrl, DatabaseUrl, SmtpUrl, WebhookUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,6 +183,14 @@ class Settings:
         None,
     )
     smtp_url: str | None = setting(SmtpUrl(), "The SMTP server.", None, secret=True)
+    alert_email: str | None = setting(
+        Text("one plain address such as admin@example.com", _ADDRESS, "ADDRESS", 254),
+        "Who is told of dead letters, by an email through the queue.",
+        None,
+    )
+    alert_webhook: str | None = setting(
+        WebhookUrl(), "What is called with news of dead letters, as JSON.", None, secret=True
+    )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"
     )

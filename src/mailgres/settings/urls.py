@@ -117,6 +117,30 @@ class ApiUrl(Kind[str]):
         return url.rstrip("/")
 
 
+@dataclass(frozen=True, slots=True)
+class WebhookUrl(Kind[str]):
+    """An address that is called with news. Often whoever knows it may call it: it is a secret."""
+
+    metavar = "URL"
+    allowed = "https://host/path (http:// only for this machine)"
+
+    def parse(self, given: object) -> str:
+        """Take an address whose secret is not sent in the open."""
+        url = Text().parse(given)
+        match = _URL.fullmatch(url)
+        if not match or match["scheme"].lower() not in {"http", "https"}:
+            raise BadValue("the value is not an http URL")
+        host = _check_host(match["hosts"])
+        if match["scheme"].lower() == "http" and host.lower() not in _THIS_MACHINE:
+            raise BadValue("the URL would be called unencrypted")
+        return url
+
+    def mask(self, value: str) -> str:
+        """Show the host alone."""
+        match = _URL.fullmatch(value)
+        return f"{match['scheme']}://{match['hosts']}/{MASK}" if match else MASK
+
+
 def _check_host(hosts: str) -> str:
     match = _HOST.fullmatch(hosts)
     if not match:

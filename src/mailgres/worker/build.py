@@ -11,7 +11,7 @@ import psycopg
 from mailgres import __version__
 from mailgres.database import first_line
 from mailgres.errors import MailgresError
-from mailgres.janitor import WorkerInfo
+from mailgres.janitor import Alerts, WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.providers.accounts import open_provider
 from mailgres.sender import Renderer, Sender
@@ -60,7 +60,9 @@ def open_worker(
 @contextmanager
 def _janitors(settings: Settings, store: Store) -> Iterator[None]:
     """Let the janitors work meanwhile."""
-    scheduler = Scheduler(store.pool, WorkerInfo(settings.worker_name, __version__))
+    alerts = Alerts(settings.alert_email, settings.alert_webhook)
+    known_as = WorkerInfo(settings.worker_name, __version__, alerts=alerts)
+    scheduler = Scheduler(store.pool, known_as)
     scheduler.start()
     try:
         yield

@@ -56,10 +56,10 @@ class InFlight:
         with self._changed:
             return [email for email, since in self._held.values() if since <= then]
 
-    def wait_for_room(self, timeout: float) -> int:
-        """How many more may be claimed; waits a while if it is none."""
+    def wait_for_room(self, timeout: float, least: int = 1) -> int:
+        """How many more may be claimed; waits a while if it is fewer than `least`."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._held) < self.capacity, timeout)
+            self._changed.wait_for(lambda: self.capacity - len(self._held) >= least, timeout)
             return max(self.capacity - len(self._held), 0)
 
     def wait_until_empty(self, timeout: float) -> bool:

@@ -70,8 +70,9 @@ class Worker:
         self.grace = grace
         self.stopping = stopping or threading.Event()
         largest = max(p.capabilities.batch_size for p in sender.providers.values())
-        # Each sender has a call under way and one waiting; more would only grow old here.
-        self.held = InFlight(max(batch_size, 2 * concurrency * largest))
+        # Each sender has a call under way and one waiting; more would only grow old here. Some
+        # have been sent, and wait for their outcome to be written.
+        self.held = InFlight(max(batch_size, 2 * concurrency * (largest + 1)))
         self.claimer = Claimer(store, list(sender.providers), lease, poll)
         self.finisher = Finisher(store, self.held)
         self.keeper = Keeper(store, self.held, lease)
@@ -130,7 +131,8 @@ class Worker:
 
     def _claim(self) -> bool:
         """Claim what there is room for; tells whether to go on at once."""
-        room = self.held.wait_for_room(0.2)
+        # A claim costs the same for a few as for many.
+        room = self.held.wait_for_room(0.2, min(self.batch_size, self.held.capacity // 2))
         if not room:
             return True
         emails = self.claimer.claim(min(self.batch_size, room))
@@ -197,9 +199,10 @@ class Worker:
             self._give_back(emails)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
             # Faults of the call itself are outcomes: here it was not made.
-            log.error("emails not prepared: %s", where(error), extra=_about("send", emails))  # noqa: TRY400 - not its text, which may quote an address
+            place = where(error)
+            log.error("emails not prepared: %s", place, extra=_about("send", emails))  # noqa: TRY400 - not its text, which may quote an address
             if len(emails) == 1 or emails[0].batch_id is not None:
-                self.finisher.put([Outcome(email, _not_prepared(email)) for email in emails])
+                self.finisher.put([Outcome(email, _not_prepared(email, place)) for email in emails])
             else:
                 for email in emails:
                     self._send([email])
@@ -277,7 +280,8 @@ WORTH_WAITING = 10.0
 """Seconds that a run until the queue is empty waits for a rate limit."""
 
 
-def _not_prepared(email: Email) -> Result:
+def _not_prepared(email: Email, place: str) -> Result:
     """What a fault of our own means; by its code the claim sends those of a batch alone."""
     code = "not_prepared" if email.batch_id is None else "batch:not_prepared"
-    return Result("transient", code=code, message="the email could not be prepared: see the log")
+    message = "the email could not be prepared: see the log"
+    return Result("transient", code=code, message=message, detail=place)

@@ -1,0 +1,83 @@
+"""How operators' commands write values: tables, times, rates."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mailgres.settings.kinds import BadValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mailgres.settings.kinds import Kind
+
+INFINITY = "infinity"
+_TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_NEARLY = 1e-6
+
+
+class Nothing:
+    """What is to be taken away, unlike what was not mentioned."""
+
+
+NONE = Nothing()
+
+
+def reader(kind: Kind[Any]) -> Callable[[object], Any]:
+    """Return what reads an argument of a command as a setting of that kind is read.
+
+    What stands for none becomes NONE, because click takes None for not given.
+    """
+
+    def read(given: object) -> Any:  # noqa: ANN401 - what the kind gives
+        try:
+            found = kind.parse(given)
+        except BadValue as why:
+            raise click.BadParameter(f"{why}. Give {kind.allowed}.") from None
+        return NONE if found is None else found
+
+    return read
+
+
+def when(given: str) -> datetime:
+    """Read a time in ISO 8601; without a zone it is one of the user's own."""
+    try:
+        return datetime.fromisoformat(given).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{given!r} is not a time. Give one such as 2027-01-31T09:00."
+        ) from None
+
+
+def as_json(rows: object) -> None:
+    """Print for programs."""
+    click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table, aligned."""
+    all_rows = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*all_rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in all_rows]
+
+
+def moment(text: str | None) -> str:
+    """A time of the database in the user's zone."""
+    if text is None:
+        return "-"
+    if text == INFINITY:
+        return "further notice"
+    return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def rate(per_second: float) -> str:
+    """A rate as one would write it: 2/s, 100/m."""
+    for unit, seconds in _TIMES.items():
+        count = per_second * seconds
+        if count >= 1 and abs(count - round(count)) < _NEARLY * seconds:
+            return f"{round(count)}/{unit}"
+    return f"{per_second:.3g}/s"

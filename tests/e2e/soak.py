@@ -1,0 +1,297 @@
+"""The soak: many emails, providers with random faults, workers killed, the database restarted.
+
+    python -m e2e.soak [--kind resend] [--mails 20000] [--seed 1] ...
+
+Prints one line of JSON. Ends with 1 if an email was lost, or arrived twice where it must not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from doubles import resend_process, ses
+from doubles import smtp as smtp_double
+from doubles.resend import KEY
+from e2e import soak_faults
+from mailgres import resources
+from support.queue import HOLD, RESEND
+from worker.bench import PROGRAM
+from worker.plant import Plant
+
+LOOK = 0.1
+CHUNKS = 8
+FILE = [{"filename": "a.txt", "content": "YQ=="}]
+PREPARE = """
+    INSERT INTO mailgres.retry_policies (name, max_retries, base, factor, cap, jitter_up)
+    VALUES ('soak', 100, '200 milliseconds', 1.5, '2 seconds', 0.5);
+    UPDATE mailgres.settings SET retry_policy = 'soak', max_lease_losses = 100;
+    INSERT INTO mailgres.providers (name, kind, open_for, open_for_at_most)
+    SELECT x, x, '0.5 seconds', '2 seconds' FROM unnest('{resend, ses, smtp}'::text[]) x;
+"""
+LEFT_BY_THE_PROCESSOR = """
+    UPDATE email_queue SET lease_until = mailgres.now()
+    WHERE status = 'sending' AND lease_worker = 'rpc'
+"""
+"""A claim whose answer a restart swallowed is nobody's: let its fifteen minutes be over."""
+ROWS = """
+    SELECT q.id::text, q.status::text, q.dead_reason::text,
+           t.on_uncertain = 'resend' AND (q.lease_losses > 0 OR EXISTS (
+               SELECT FROM email_logs l
+               WHERE l.queue_id = q.id AND l.error_class = 'ambiguous')) AS may_be_double
+    FROM email_queue q LEFT JOIN email_templates t USING (template_type)
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done. `seconds`: when to give up."""
+
+    kind: str = "resend"
+    mails: int = 20_000
+    workers: int = 4
+    kills: int = 40
+    restarts: int = 2
+    seed: int = 1
+    seconds: float = 1800.0
+
+
+class Crew:
+    """The worker processes, and beside them the old processor."""
+
+    def __init__(self, plant: Plant, directory: Path) -> None:
+        self._plant = plant
+        self._log = (directory / "log").open("w")
+        self._workers: list[subprocess.Popen[str]] = []
+        self.processor: subprocess.Popen[str] | None = None
+        self.kills = 0
+
+    def fill(self, count: int) -> None:
+        """Have so many workers; who could not start because the database was away, starts again."""
+        self._workers = [each for each in self._workers if each.poll() is None]
+        while len(self._workers) < count:
+            self._workers.append(self.start(str(PROGRAM), "worker", "--log-level", "warning"))
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            env=self._plant.environment(),
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def kill_one(self, chance: random.Random) -> None:
+        victim = chance.choice(self._workers)
+        victim.kill()
+        victim.communicate()
+        self.kills += 1
+
+    def stop_processor(self) -> dict[str, int] | None:
+        if self.processor is None:
+            return None
+        self.processor.send_signal(signal.SIGTERM)
+        told, _ = self.processor.communicate(timeout=60)
+        self.processor = None
+        done: dict[str, int] = json.loads(told)
+        return done
+
+    def close(self) -> None:
+        for each in self._workers:
+            each.terminate()
+        for each in (*self._workers, *([self.processor] if self.processor else [])):
+            try:
+                each.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.communicate()
+        self._log.close()
+
+
+class Soak:
+    def __init__(self, plan: Plan, plant: Plant, double: Any, directory: Path) -> None:
+        self.plan = plan
+        self.plant = plant
+        self.double = double
+        self.chance = random.Random(plan.seed)  # noqa: S311 - chaos, not secrets
+        self.crew = Crew(plant, directory)
+        self.enqueued = 0
+        self.restarts = 0
+
+    def run(self) -> dict[str, Any]:
+        start = time.monotonic()
+        self.plant.conn.execute(PREPARE)
+        self.enqueue()
+        if self.plan.kind == "resend":
+            old = [sys.executable, "-m", "e2e.old_processor", self.plant.url, self.double.url]
+            self.crew.processor = self.crew.start(*old)
+        try:
+            told = self._disturb(start + self.plan.seconds)
+        finally:
+            self.crew.close()
+        return {
+            "soak": asdict(self.plan),
+            "seconds": round(time.monotonic() - start, 1),
+            "kills": self.crew.kills,
+            "restarts": self.restarts,
+            **({"old_processor": told} if told else {}),
+            **self.outcome(),
+        }
+
+    def _disturb(self, deadline: float) -> dict[str, int] | None:
+        """Enqueue, kill, restart; wait until all is settled."""
+        step = max(self.plan.mails // (self.plan.kills + 1), 1)
+        told = None
+        while (open_rows := self.open_rows()) or self.enqueued < self.plan.mails:
+            if time.monotonic() > deadline:
+                break
+            self.crew.fill(self.plan.workers)
+            done = self.enqueued - open_rows
+            if self.enqueued < self.plan.mails and open_rows < self.plan.mails // 4:
+                self.enqueue()
+            elif self.crew.kills < self.plan.kills and done > step * (self.crew.kills + 1):
+                self.crew.kill_one(self.chance)
+            elif self.restarts < self.plan.restarts and done > (
+                self.plan.mails * (self.restarts + 1) // (self.plan.restarts + 1)
+            ):
+                self.restart()
+            elif self.enqueued >= self.plan.mails and open_rows < self.plan.mails // 20:
+                told = told or self.crew.stop_processor()
+                self.plant.run(LEFT_BY_THE_PROCESSOR)
+            time.sleep(LOOK * self.chance.random())
+        return told or self.crew.stop_processor()
+
+    def restart(self) -> None:
+        self.plant.switch_off()
+        self.plant.switch_on()
+        self.restarts += 1
+
+    def enqueue(self) -> None:
+        """A part of the emails, of several tenants and kinds."""
+        count = min(-(-self.plan.mails // CHUNKS), self.plan.mails - self.enqueued)
+        mails = [self._mail(self.enqueued + n) for n in range(count)]
+        for first in range(0, count, 1000):
+            self.plant.run(
+                "SELECT count(*) FROM enqueue_emails(%s)", Jsonb(mails[first : first + 1000])
+            )
+        self.enqueued += count
+
+    def _mail(self, number: int) -> dict[str, Any]:
+        mail: dict[str, Any] = {
+            "template_type": self.chance.choice([HOLD, RESEND]),
+            "recipient_email": f"user{number}@example.org",
+            "tenant_id": f"tenant-{self.chance.randrange(7)}",
+            "priority": self.chance.choice([1, 5, 5, 5, 5, 5, 5, 9]),
+        }
+        if self.chance.random() < 0.03:
+            mail["attachments"] = FILE
+        return mail
+
+    def open_rows(self) -> int:
+        found: int = self.plant.value(
+            "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending')"
+        )
+        return found
+
+    def outcome(self) -> dict[str, Any]:
+        """What became of the emails, and what is wrong with that."""
+        accepted = Counter(soak_faults.ids_at(self.double))
+        rows = {row.id: row for row in self.plant.rows(ROWS)}
+        doubles = {key: count for key, count in accepted.items() if count > 1}
+        sent = {row.id for row in rows.values() if row.status == "sent"}
+        held = {row.id for row in rows.values() if row.dead_reason == "uncertain"}
+        keyless = self.plan.kind != "resend"
+        allowed = {key for key in doubles if keyless and rows[key].may_be_double}
+        wrong = {
+            "not_enqueued": self.plan.mails - len(rows),
+            "not_settled": len(rows) - len(sent) - len(held),
+            "lost": len(sent - set(accepted)),
+            "held_though_keys_protect": 0 if keyless else len(held),
+            "doubles_not_allowed": len(doubles) - len(allowed),
+        }
+        return {
+            "sent": len(sent),
+            "held": len(held),
+            "accepted": accepted.total(),
+            "doubles_allowed": len(allowed),
+            **wrong,
+            "faults_met": soak_faults.met(self.double),
+            "good": not any(wrong.values()),
+        }
+
+
+@contextmanager
+def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
+    """The server, the double and all that is needed."""
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-")))
+        place.chmod(0o711)
+        logs = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-logs-")))
+        plant = Plant(place, logs, migrations)
+        stack.callback(plant.switch_off)
+        double, variables = stack.enter_context(DOUBLES[plan.kind](plan.seed))
+        plant.variables |= {
+            "MAILGRES_PROVIDERS": plan.kind,
+            "MAILGRES_FROM_EMAIL": "Shop <noreply@example.com>",
+            "MAILGRES_LEASE": "3s",
+            "MAILGRES_POLL_INTERVAL": "200ms",
+            "MAILGRES_PROVIDER_TIMEOUT": "2s",
+            "MAILGRES_BATCH_SIZE": "25",
+            "MAILGRES_CONCURRENCY": "4",
+            **variables,
+        }
+        yield Soak(plan, plant, double, logs)
+
+
+@contextmanager
+def _resend(seed: int) -> Iterator[tuple[Any, dict[str, str]]]:
+    with resend_process.in_a_process(seed=seed) as double:
+        double.add_faults(*soak_faults.RESEND)
+        yield double, {"MAILGRES_RESEND_API_KEY": KEY, "MAILGRES_RESEND_API_URL": double.url}
+
+
+@contextmanager
+def _ses(seed: int) -> Iterator[tuple[Any, dict[str, str]]]:
+    with ses.in_a_process(seed=seed, rate=100_000.0) as double:
+        double.add_faults(*soak_faults.SES)
+        yield double, {"MAILGRES_SES_REGION": "eu-west-1", **ses.environ(double.url)}
+
+
+@contextmanager
+def _smtp(seed: int) -> Iterator[tuple[Any, dict[str, str]]]:
+    with smtp_double.serve(smtp_double.SmtpDouble()) as double:
+        double._random.seed(seed)
+        double.add_faults(*soak_faults.SMTP)
+        yield double, {"MAILGRES_SMTP_URL": double.url}
+
+
+DOUBLES: dict[str, Callable[[int], Any]] = {"resend": _resend, "ses": _ses, "smtp": _smtp}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, value in asdict(Plan()).items():
+        parser.add_argument(f"--{name}", type=type(value), default=value)
+    plan = Plan(**vars(parser.parse_args()))
+    with opened(plan, resources.migrations_directory()) as soak:
+        told = soak.run()
+    print(json.dumps(told), flush=True)  # noqa: T201
+    sys.exit(0 if told["good"] else 1)
+
+
+if __name__ == "__main__":
+    main()

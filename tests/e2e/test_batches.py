@@ -1,0 +1,110 @@
+"""Batches at Resend: some refused, some interrupted; who belongs together, stays together."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from doubles.resend import KEY, Fault, ResendDouble
+from doubles.resend_process import in_a_process
+from e2e.kit import House, accepted, once_each
+from mailgres.testing import reset
+from worker.bench import until
+
+HANGING = 100.0
+"""Seconds for which a call hangs that nobody will wait for."""
+
+
+def test_some_are_refused(house: House, resend: ResendDouble) -> None:
+    """The provider names those it does not take; the rest of the batch is out."""
+    bad = [house.enqueue(recipient_email="invalid@example.org") for _ in range(2)]
+    good = house.send(5)
+    assert resend.calls == {"/emails/batch": 1}
+    assert accepted(resend) == once_each(good)
+    assert {house.status_of(email) for email in good} == {"sent"}
+    for email in bad:
+        row = house.email(email)
+        assert (row.status, row.dead_reason, row.error_class) == (
+            "failed",
+            "permanent",
+            "permanent",
+        )
+        assert "@" not in row.error_message
+
+
+def test_ids_belong_to_their_emails(house: House, resend: ResendDouble) -> None:
+    house.enqueue(recipient_email="invalid@example.org")
+    house.send(4)
+    told = {each["mailgres_id"]: each["id"] for each in resend.accepted()}
+    rows = house.rows("SELECT id::text, provider_message_id FROM email_queue WHERE status = 'sent'")
+    assert {row.id: row.provider_message_id for row in rows} == told
+
+
+def test_a_batch_refused_for_one(house: House, resend: ResendDouble) -> None:
+    """All of it is refused: each goes alone, at once and at no cost; only the culprit dies."""
+    refused = Fault(422, "validation_error", "one of them", times=1, path="/emails/batch")
+    resend.add_faults(refused)
+    bad = house.enqueue(recipient_email="invalid@example.org")
+    good = house.send(4)
+    house.work_until_settled()
+    assert resend.calls == {"/emails/batch": 1, "/emails": 5}
+    assert accepted(resend) == once_each(good)
+    assert house.email(bad).dead_reason == "permanent"
+    assert house.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
+
+
+def test_who_goes_alone(house: House, resend: ResendDouble) -> None:
+    """Urgent emails and those with files; the others share a call."""
+    file = json.dumps([{"filename": "a.txt", "content": "YQ=="}])
+    with_file = house.enqueue(attachments=file)
+    urgent = house.enqueue(priority=2)
+    others = house.send(3)
+    paths = {each["mailgres_id"]: each["path"] for each in resend.accepted()}
+    alone = dict.fromkeys([str(with_file), str(urgent)], "/emails")
+    assert paths == alone | dict.fromkeys(map(str, others), "/emails/batch")
+    keys = {each["key"] for each in resend.accepted()}
+    batch_id = house.email(others[0]).batch_id
+    assert keys == {f"mailgres/{each}/0" for each in alone} | {f"mailgres/batch/{batch_id}"}
+
+
+def test_a_hundred_in_a_call(house: House, resend: ResendDouble) -> None:
+    emails = house.send(230)
+    assert accepted(resend) == once_each(emails)
+    assert resend.calls == {"/emails/batch": 3}
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("priority", [1, 5], ids=["single", "batch"])
+def test_killed_in_the_call(house: House, priority: int, *, taken: bool) -> None:
+    """A worker dies in the call, before or after Resend took it; the next one repeats it."""
+    reset(house.conn)
+    with in_a_process() as double:
+        double.add_faults(Fault(delay=HANGING, accepts=taken, times=-1))
+        house.use("resend", resend_api_key=KEY, resend_api_url=double.url)
+        house.set(lease="1s")
+        emails = [house.enqueue(priority=priority) for _ in range(20)]
+        with house.script("worker") as victim:
+            if taken:
+                until(lambda: len(double.accepted()) >= (5 if priority == 1 else 20), "it is taken")
+            else:
+                until(lambda: double.summary()["faults_met"] > 0, "it is in the call")
+            victim.kill()
+        before = members(house)
+        double.clear_faults()
+        with house.script("worker") as heir:
+            house.until_settled()
+            heir.stop()
+        assert house.statuses() == {"sent": 20}
+        assert double.summary()["doubles"] == {}
+        assert {each["mailgres_id"] for each in double.accepted()} == set(map(str, emails))
+        if priority == 5:
+            assert members(house) == before
+            assert len({each["key"] for each in double.accepted()}) == len(set(before.values()))
+
+
+def members(house: House) -> dict[UUID, UUID]:
+    """Which email is in which batch."""
+    rows = house.rows("SELECT id, batch_id FROM email_queue WHERE batch_id IS NOT NULL")
+    return {row.id: row.batch_id for row in rows}

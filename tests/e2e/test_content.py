@@ -1,0 +1,192 @@
+"""What is in an email arrives at every provider as it was meant, and nothing else does."""
+
+from __future__ import annotations
+
+import base64
+import email
+import email.policy
+import json
+from email.message import EmailMessage
+from typing import Any
+
+import psycopg
+import pytest
+
+from doubles.resend import ResendDouble
+from doubles.ses import SesDouble
+from doubles.smtp import SmtpDouble, serve
+from e2e.kit import House, accepted, once_each
+
+MEGABYTE = 2**20
+LOGO = b"\x89PNG and more"
+REPORT = b"%PDF-1.7 \x00\xff report"
+FILES = json.dumps(
+    [
+        {
+            "filename": "Übersicht 1.pdf",
+            "content": base64.b64encode(REPORT).decode(),
+            "content_type": "application/pdf",
+        },
+        {
+            "filename": "logo.png",
+            "content": base64.b64encode(LOGO).decode(),
+            "content_type": "image/png",
+            "content_id": "logo",
+        },
+    ]
+)
+CONTENT: dict[str, Any] = {
+    "subject": "Olá, Ana",
+    "html": '<p>Olá <img src="cid:logo"></p>',
+    "text": "Olá\n.\nfim",
+    "cc": ["cc@example.org"],
+    "bcc": ["bcc@example.org"],
+    "reply_to": "Help <help@example.com>",
+    "headers": {"X-Order": "7"},
+}
+
+
+def check(message: EmailMessage) -> None:
+    """What a reader's program shows."""
+    assert message["subject"] == CONTENT["subject"]
+    assert message["x-order"] == "7"
+    assert message["cc"] == "cc@example.org"
+    assert "bcc" not in message
+    files = {
+        part.get_filename(): part.get_content() for part in message.walk() if part.get_filename()
+    }
+    assert files == {"Übersicht 1.pdf": REPORT, "logo.png": LOGO}
+    text = message.get_body(("plain",))
+    assert text is not None
+    assert text.get_content().splitlines() == ["Olá", ".", "fim"]
+
+
+def test_attachments_at_resend(house: House, resend: ResendDouble) -> None:
+    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
+    with_others = house.send(2)
+    assert accepted(resend) == once_each([sent, *with_others])
+    body = json.loads(resend.bodies("/emails")[0])
+    assert [file["filename"] for file in body["attachments"]] == ["Übersicht 1.pdf", "logo.png"]
+    assert base64.b64decode(body["attachments"][0]["content"]) == REPORT
+    assert body["attachments"][1]["content_id"] == "logo"
+    assert body["headers"] == {"X-Order": "7"}
+    assert (body["cc"], body["bcc"]) == (["cc@example.org"], ["bcc@example.org"])
+
+
+def test_attachments_at_ses(house: House, ses: SesDouble) -> None:
+    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
+    house.work()
+    assert accepted(ses) == once_each([sent])
+    request = ses.accepted()[0]["request"]
+    assert request["Destination"]["BccAddresses"] == ["bcc@example.org"]
+    raw = base64.b64decode(request["Content"]["Raw"]["Data"])
+    check(parsed(raw))
+
+
+def test_attachments_by_smtp(house: House, smtp: SmtpDouble) -> None:
+    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
+    house.work()
+    assert accepted(smtp) == once_each([sent])
+    (letter,) = smtp.accepted()
+    assert set(letter.recipients) == {"ana@example.com", "cc@example.org", "bcc@example.org"}
+    check(letter.parsed)
+
+
+def parsed(raw: bytes) -> EmailMessage:
+    return email.message_from_bytes(raw, policy=email.policy.default)
+
+
+def a_file(size: int) -> str:
+    return json.dumps([{"filename": "a.bin", "content": base64.b64encode(bytes(size)).decode()}])
+
+
+def dead(house: House, queue_id: Any) -> tuple[str, str, str]:
+    row = house.email(queue_id)
+    return row.status, row.dead_reason, row.error_class
+
+
+def test_too_large_for_ses(house: House, ses: SesDouble) -> None:
+    """It dies with its reason, before any call; the others go."""
+    large = house.enqueue(attachments=a_file(31 * MEGABYTE))
+    others = house.send()
+    assert dead(house, large) == ("failed", "permanent", "permanent")
+    assert "MB" in house.email(large).error_message
+    assert accepted(ses) == once_each(others)
+
+
+def test_too_large_for_the_server(house: House) -> None:
+    with serve(SmtpDouble(largest=MEGABYTE)) as double:
+        house.use_smtp(double)
+        large = house.enqueue(attachments=a_file(2 * MEGABYTE))
+        others = house.send()
+        assert dead(house, large) == ("failed", "permanent", "permanent")
+        assert accepted(double) == once_each(others)
+
+
+def test_too_large_for_resend(house: House, resend: ResendDouble) -> None:
+    resend.set(largest=MEGABYTE)
+    large = house.enqueue(attachments=a_file(2 * MEGABYTE))
+    others = house.send()
+    assert dead(house, large) == ("failed", "permanent", "permanent")
+    assert accepted(resend) == once_each(others)
+
+
+def test_too_large_for_the_queue(house: House) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        house.enqueue(attachments=a_file(43 * MEGABYTE))
+    assert refused.value.sqlstate == "MG014"
+
+
+INJECTED = "a\r\nBcc: evil@example.net"
+INJECTIONS: dict[str, tuple[str, Any]] = {
+    "recipient": ("recipient_email", "ana@example.org\r\nBcc: evil@example.net"),
+    "subject": ("subject", INJECTED),
+    "sender": ("from_email", "A\r\nBcc: evil@example.net <a@example.com>"),
+    "reply address": ("reply_to", "a@example.com\nBcc: evil@example.net"),
+    "copy": ("cc", ["a@example.org\r\nevil@example.net"]),
+    "blind copy": ("bcc", ["a@example.org>\r\nRCPT TO:<evil@example.net"]),
+    "value of a header": ("headers", {"X-A": INJECTED}),
+    "name of a header": ("headers", {"X-A: 1\r\nBcc": "evil@example.net"}),
+    "header of ours": ("headers", {"Bcc": "evil@example.net"}),
+    "tag": ("tags", {"a": INJECTED}),
+    "file": ("attachments", json.dumps([{"filename": INJECTED, "content": "YQ=="}])),
+    "type of a file": (
+        "attachments",
+        json.dumps([{"filename": "a", "content": "YQ==", "content_type": INJECTED}]),
+    ),
+}
+PLAIN = {"subject": "a", "text": "b"}
+
+
+@pytest.mark.parametrize("name", INJECTIONS)
+def test_injection_is_refused_by_the_queue(house: House, name: str) -> None:
+    field, value = INJECTIONS[name]
+    with pytest.raises(psycopg.Error) as refused:
+        house.enqueue("inline", **PLAIN | {field: value})
+    assert str(refused.value.sqlstate).startswith("MG")
+    assert house.statuses() == {}
+
+
+@pytest.mark.parametrize("provider", ["resend", "ses", "smtp"])
+def test_injection_past_the_queue(
+    house: House, provider: str, request: pytest.FixtureRequest
+) -> None:
+    """Somebody writes into the table by hand: no provider is told of anybody else."""
+    double = request.getfixturevalue(provider)
+    columns = {
+        "recipient_email": "ana@example.org\r\nBcc: evil@example.net",
+        "from_email": "A\r\nBcc: evil@example.net <a@example.com>",
+        "subject": INJECTED,
+    }
+    for column, value in columns.items():
+        row = house.enqueue("inline", **PLAIN)
+        house.run(f"UPDATE email_queue SET {column} = %s WHERE id = %s", value, row)
+    good = house.enqueue("inline", **PLAIN)
+    house.work()
+    house.work_until_nothing_is_due()
+    assert house.status_of(good) == "sent"
+    if provider == "resend":  # it gets JSON, in which a line break is a letter like others
+        everybody = [each["to"] for each in double.accepted()]
+        assert all(len(to) == 1 and to[0] != "evil@example.net" for to in everybody)
+    else:
+        assert accepted(double) == once_each([good])

@@ -1,0 +1,139 @@
+"""An SMTP server shows a fault at any step to a real worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from doubles.smtp import Fault, SmtpDouble, serve
+from e2e.kit import House, accepted, once_each
+from support.queue import HOLD, RESEND
+
+FAULTS: dict[str, tuple[Fault, str]] = {
+    "busy": (Fault("greeting", "421 4.3.2 too busy"), "transient"),
+    "blocked": (Fault("greeting", "554 5.7.1 blocked"), "config"),
+    "hangs up at once": (Fault("greeting"), "transient"),
+    "hangs up at EHLO": (Fault("ehlo"), "transient"),
+    "too many connections": (Fault("greeting", "421 4.7.0 Too many connections"), "rate"),
+    "rate": (Fault("mail", "454 Throttling failure: Maximum sending rate exceeded."), "rate"),
+    "quota": (Fault("mail", "454 Throttling failure: Daily message quota exceeded."), "quota"),
+    "wants a login": (Fault("mail", "530 5.7.0 authenticate first"), "config"),
+    "sender": (Fault("mail", "550 we do not like you"), "sender"),
+    "hangs up at MAIL": (Fault("mail"), "transient"),
+    "greylisted": (Fault("rcpt", "450 4.2.0 greylisted"), "transient"),
+    "mailbox busy": (Fault("rcpt", "550 4.2.1 mailbox busy"), "transient"),
+    "no such user": (Fault("rcpt", "550 5.1.1 no such user"), "permanent"),
+    "mailbox full": (Fault("rcpt", "552 5.2.2 full"), "permanent"),
+    "policy": (Fault("rcpt", "550 5.7.1 policy"), "sender"),
+    "hangs up at RCPT": (Fault("rcpt"), "transient"),
+    "later": (Fault("data", "451 later"), "transient"),
+    "refused in the end": (Fault("end", "554 refused"), "permanent"),
+    "later in the end": (Fault("end", "451 4.3.0 later"), "transient"),
+    "nonsense": (Fault("end", "999 nonsense"), "ambiguous"),
+    "hangs up in the end": (Fault("end"), "ambiguous"),
+    "hangs up after it was taken": (Fault("end", accepts=True), "ambiguous"),
+}
+AFTER = {
+    # class of the fault: status, error_class, retries spent
+    "rate": ("pending", "rate", 0),
+    "quota": ("pending", "quota", 0),
+    "config": ("pending", "config", 0),
+    "sender": ("pending", "config", 0),
+    "transient": ("pending", "transient", 1),
+    "permanent": ("failed", "permanent", 0),
+}
+COUNTS = pytest.mark.parametrize("count", [1, 3], ids=["single", "several"])
+
+
+@COUNTS
+@pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] != "ambiguous"])
+def test_fault(name: str, count: int, house: House, smtp: SmtpDouble) -> None:
+    fault, verdict = FAULTS[name]
+    smtp.add_faults(replace(fault, times=-1))
+    emails = house.send(count)
+    status, error_class, spent = AFTER[verdict]
+    tried, waiting = house.state()[status, spent, error_class], house.state()["pending", 0, None]
+    assert tried + waiting == count
+    # What concerns all closes the door: the others may wait behind it untouched.
+    assert tried >= (1 if verdict in ("rate", "quota", "config") else count)
+    assert house.provider("smtp").circuit == ("open" if verdict == "config" else "closed")
+    assert accepted(smtp) == {}
+    suppressed = house.value("SELECT count(*) FROM email_suppressions")
+    assert suppressed == (count if name == "no such user" else 0)
+
+    smtp.clear_faults()
+    if verdict == "permanent":
+        return
+    house.work_until_settled()
+    assert set(house.statuses()) == {"sent"}
+    assert house.value("SELECT sum(retries) FROM email_queue") == spent * count
+    assert accepted(smtp) == once_each(emails)
+
+
+@COUNTS
+@pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
+@pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] == "ambiguous"])
+def test_ambiguous(name: str, policy: str, count: int, house: House, smtp: SmtpDouble) -> None:
+    """Held, it is never sent again; else it is, and arrives twice if the first try had."""
+    fault, _ = FAULTS[name]
+    smtp.add_faults(replace(fault, times=-1))
+    emails = house.send(count, policy)
+    before = accepted(smtp)
+    assert before == (once_each(emails) if fault.accepts else {})
+    after = ("failed", 0) if policy == HOLD else ("pending", 1)
+    assert house.state() == {(*after, "ambiguous"): count}
+    smtp.clear_faults()
+    if policy == HOLD:
+        house.clock.forward(timedelta(days=1))
+        house.work()
+        assert accepted(smtp) == before
+    else:
+        house.work_until_settled()
+        assert house.state() == {("sent", 1, None): count}
+        assert accepted(smtp) == before + once_each(emails)
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict"), [("greeting", "transient"), ("rcpt", "transient"), ("end", "ambiguous")]
+)
+def test_too_late(step: str, verdict: str, house: House, smtp: SmtpDouble) -> None:
+    """It answers in the end, but nobody waits any more."""
+    smtp.add_faults(Fault(step, delay=1.0, times=-1))  # type: ignore[arg-type]
+    house.set(provider_timeout="200ms")
+    emails = house.send(2, RESEND)
+    assert house.state() == {("pending", 1, verdict): 2}
+    smtp.clear_faults()
+    house.set(provider_timeout="30s")
+    house.work_until_settled()
+    assert accepted(smtp) == once_each(emails)
+
+
+def test_nobody_listens(house: House, smtp: SmtpDouble) -> None:
+    house.set(smtp_url="smtp://127.0.0.1:9?tls=none")
+    tried = house.send(8)
+    assert house.provider("smtp").circuit == "open"
+    later = house.send(3)
+    spent = house.state()["pending", 1, "transient"]
+    assert 5 <= spent <= 8
+    assert house.state()["pending", 0, None] == 11 - spent
+    house.use_smtp(smtp)
+    house.work_until_settled()
+    assert house.value("SELECT sum(retries) FROM email_queue") == spent
+    assert accepted(smtp) == once_each(tried + later)
+
+
+def test_wrong_password(house: House) -> None:
+    """The circuit opens and says why; no row is harmed, and no secret told."""
+    with serve(SmtpDouble(user="shop", password="right")) as double:
+        house.use("smtp", smtp_url=double.url.replace("right", "wr0ng"))
+        emails = house.send()
+        provider = house.provider("smtp")
+        assert provider.circuit == "open"
+        assert provider.circuit_reason
+        assert "wr0ng" not in provider.circuit_reason
+        house.use_smtp(double)
+        house.work_until_settled()
+        assert house.state() == {("sent", 0, None): 3}
+        assert accepted(double) == once_each(emails)

@@ -1,0 +1,27 @@
+"""A short soak for every change; `make soak` runs the long one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.soak import Plan, opened
+
+PLANS = {
+    "resend": Plan("resend", mails=600, kills=6, restarts=1, seconds=150.0),
+    "ses": Plan("ses", mails=200, workers=3, kills=2, restarts=1, seconds=150.0),
+    "smtp": Plan("smtp", mails=200, workers=3, kills=2, restarts=1, seconds=150.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PLANS)
+def test_soak(kind: str, migrations: Path) -> None:
+    """Nothing is lost; twice arrives only what was ambiguous, without a key, and to be resent."""
+    with opened(PLANS[kind], migrations) as soak:
+        told = soak.run()
+    assert told["good"], json.dumps(told)
+    assert told["faults_met"] > 0
+    assert told["restarts"] == 1

@@ -1,0 +1,175 @@
+"""Many workers at the same moment, each with a connection of its own."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from providers_state.stage import DAY, MINUTE, SECOND, Stage, batches
+from support.concurrency import at_once
+from support.postgres import Connect
+from support.queue import Clock
+
+WORKERS = 6
+
+
+@pytest.fixture
+def workers(connect: Connect) -> list[Stage]:
+    """Workers that do not wait long for a lock."""
+    stages = [Stage(connect()) for _ in range(WORKERS)]
+    for stage in stages:
+        stage.run("SET lock_timeout = '20s'")
+    return stages
+
+
+@pytest.fixture
+def frozen(committed: Stage) -> Clock:
+    """The clock of that database, stopped."""
+    return Clock(committed.conn)
+
+
+def claims(workers: list[Stage], limit: int) -> list[list[Any]]:
+    """Let all claim at once."""
+    return at_once(
+        [partial(worker.claim, f"worker-{at}", limit) for at, worker in enumerate(workers)]
+    )
+
+
+def together(results: list[list[Any]]) -> list[Any]:
+    return [email for claimed in results for email in claimed]
+
+
+def test_one_probe_over_the_whole_fleet(
+    committed: Stage, workers: list[Stage], frozen: Clock
+) -> None:
+    committed.put(50)
+    committed.open_circuit()
+    for _ in range(8):
+        frozen.set(committed.provider().circuit_until)
+        probes = together(claims(workers, 10))
+        assert len(probes) == 1
+        assert committed.circuit() == "half_open"
+        committed.tell(probes, "transient", account=True)
+    frozen.set(committed.provider().circuit_until)
+    committed.tell(together(claims(workers, 10)), "sent")
+    assert len(together(claims(workers, 5))) == 5 * WORKERS
+
+
+def test_the_rate_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+    committed.put(500)
+    committed.run("SELECT mailgres.limit_provider('first', 7, NULL, NULL)")
+    for _ in range(6):
+        assert len(together(claims(workers, 4))) == 7
+        frozen.forward(SECOND)
+
+
+def test_the_rate_holds_in_real_time(committed: Stage, workers: list[Stage]) -> None:
+    """A claim that waits for the bucket is older than the one that it waits for."""
+    rate = 200
+    committed.put(3000)
+    committed.run("SELECT mailgres.learn_limits('first', %s, NULL, NULL, NULL)", rate)
+    begins = time.monotonic()
+    claimed = sum(len(together(claims(workers, 20))) for _ in range(15))
+    assert claimed <= rate + rate * (time.monotonic() - begins)
+
+
+def test_time_is_not_filled_in_twice(committed: Stage, connect: Connect) -> None:
+    committed.put(50)
+    committed.run("SELECT mailgres.limit_provider('first', 5, NULL, NULL)")
+    old, new = connect(autocommit=False), connect()
+    old.execute("SELECT")  # its time is now, whatever it waits for
+    (began,) = old.execute("SELECT now()").fetchone() or ()
+    assert len(Stage(new).claim(limit=2)) == 2
+    assert len(Stage(old).claim(limit=1)) == 1
+    old.commit()
+    filled = committed.value("SELECT filled_at FROM mailgres.buckets WHERE name = 'emails:first'")
+    assert filled > began
+
+
+def test_the_quota_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+    committed.put(500)
+    committed.run("SELECT mailgres.limit_provider('first', NULL, 25, NULL)")
+    for _ in range(4):
+        claimed = together([*claims(workers, 9), *claims(workers, 9)])
+        assert len(claimed) == 25
+        committed.tell(claimed, "sent")
+        frozen.forward(DAY)
+
+
+def test_the_limit_of_a_tenant_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+    committed.put(200, tenant_id="loud")
+    committed.put(200, tenant_id="calm")
+    committed.run("SELECT mailgres.limit_tenant('loud', 4)")
+    for _ in range(6):
+        tenants = [email.tenant_id for email in together(claims(workers, 6))]
+        assert tenants.count("loud") <= 4
+        assert tenants.count("calm") >= 6
+        frozen.forward(SECOND)
+
+
+def test_claims_along_many_limited_routes_do_not_block_each_other_for_ever(
+    committed: Stage, workers: list[Stage], frozen: Clock
+) -> None:
+    names = [f"provider-{at}" for at in range(5)]
+    for name in names:
+        committed.add(name)
+        committed.lead(name, route=name)
+        committed.run("SELECT mailgres.limit_provider(%s, 50, 1000, NULL)", name)
+    for _ in range(12):
+        committed.put(3, route=names[2])
+        assert len(together(claims(workers, 10))) == 3
+        frozen.forward(SECOND)
+
+
+def test_a_batch_is_never_split(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+    committed.add("batches", batch=20)
+    committed.lead("batches")
+    committed.put(120)
+    calls = sorted(map(sorted, batches(committed.call("ambiguous", 120, batch_size=20))))
+    assert len(calls) == 6
+    for _ in range(5):
+        frozen.forward(2 * MINUTE)
+        seen: list[Any] = []
+        for _ in range(12):
+            for claimed in claims(workers, 10):
+                assert {len(call) for call in batches(claimed)} <= {20}
+                seen += claimed
+            if len(seen) == 120:
+                break
+            frozen.forward(2 * SECOND)
+        assert sorted(map(sorted, batches(seen))) == calls
+        committed.tell(seen, "ambiguous", batch_size=20)
+
+
+def test_a_batch_of_which_somebody_holds_a_row_is_left_for_later(
+    committed: Stage, connect: Connect, frozen: Clock
+) -> None:
+    committed.add("batches", batch=20)
+    committed.lead("batches")
+    committed.put(10)
+    first = committed.call("ambiguous", 10, batch_size=10)
+    frozen.forward(MINUTE)
+    holder = connect(autocommit=False)
+    holder.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (first[3].id,))
+    assert committed.claim() == []
+    assert committed.statuses() == {"pending": 10}
+    holder.rollback()
+    frozen.forward(2 * SECOND)
+    assert {email.id for email in committed.claim(limit=1)} == {email.id for email in first}
+
+
+def test_two_retry_the_same_batch_by_hand(
+    committed: Stage, workers: list[Stage], frozen: Clock
+) -> None:
+    committed.add("batches", batch=20)
+    committed.lead("batches")
+    committed.put(20)
+    first = sorted(email.id for email in committed.call("ambiguous", 20, batch_size=20))
+    frozen.forward(MINUTE)
+    for _ in range(10):
+        retries = zip(workers, (first[0], first[-1], first[9]), strict=False)
+        at_once([partial(worker.run, "SELECT retry_email(%s)", one) for worker, one in retries])
+    assert len(committed.claim(limit=1)) == 20

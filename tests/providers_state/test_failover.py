@@ -1,0 +1,136 @@
+"""Another provider of the route is tried after a definite rejection, and only then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from providers_state.stage import ACCOUNT, HOUR, MINUTE, SECOND, Stage
+from support.queue import RESEND, Clock, report
+
+
+@pytest.fixture
+def two(stage: Stage) -> Stage:
+    """A route along two providers."""
+    stage.add("second")
+    stage.lead("first", "second")
+    return stage
+
+
+def test_the_preferred_one_sends(two: Stage) -> None:
+    two.put(10)
+    assert {email.provider for email in two.claim()} == {"first"}
+
+
+def test_the_next_one_is_tried_at_once_and_after_the_last_the_policy_waits(
+    two: Stage, clock: Clock
+) -> None:
+    queue_id = two.enqueue()
+    for tries, (provider, wait) in enumerate(
+        [("first", 0 * MINUTE), ("second", 5 * MINUTE), ("first", 0 * MINUTE)], start=1
+    ):
+        (email,) = two.call("transient", message="refused")
+        assert email.provider == provider
+        after = two.email(queue_id)
+        assert (after.retries, after.next_retry_at) == (tries, clock.now + wait)
+        clock.forward(wait)
+    two.call("sent")
+    assert [entry.provider for entry in two.log(queue_id) if entry.provider] == [
+        "first", "second", "first", "second",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [("ambiguous", {}), ("ambiguous", ACCOUNT), ("transient", {"pinned": True})],
+)
+def test_never_while_a_try_may_have_arrived(
+    two: Stage, clock: Clock, outcome: str, told: dict[str, Any]
+) -> None:
+    two.put()
+    (email,) = two.call(outcome, **told)
+    assert two.claim() == []
+    for fault in ("transient", "quota", "config"):
+        clock.forward(20 * MINUTE)
+        (again,) = two.call(fault)
+        assert (again.id, again.provider) == (email.id, "first")
+        two.alter("first", waits_until=None)
+    two.run("SELECT mailgres.set_circuit('first', 'open', 'a test', NULL)")
+    clock.forward(MINUTE)
+    assert two.claim() == []
+
+
+def test_without_keys_an_uncertain_one_stays_where_it_was_too(two: Stage, clock: Clock) -> None:
+    two.add("plain", keys=False)
+    two.lead("plain", "second")
+    two.put(template=RESEND)
+    (email,) = two.claim()
+    two.begin([email])
+    two.finish(report(email, "ambiguous"))
+    clock.forward(MINUTE)
+    assert [email.provider for email in two.claim()] == ["plain"]
+
+
+def test_a_set_up_that_the_first_refuses_may_suit_the_second(two: Stage, clock: Clock) -> None:
+    queue_id = two.enqueue()
+    two.call("config", code="validation_error")
+    parked = two.email(queue_id)
+    assert (parked.next_retry_at, parked.retries, parked.parked_since) == (clock.now, 0, clock.now)
+    (email,) = two.call("config")
+    assert email.provider == "second"
+    assert two.email(queue_id).next_retry_at == clock.now + 15 * MINUTE
+    clock.forward(15 * MINUTE)
+    (email,) = two.call("sent")
+    assert email.provider == "first"
+
+
+def test_a_dead_account_lets_the_second_stand_in_at_once(two: Stage, clock: Clock) -> None:
+    two.put(3)
+    (email,) = two.call("config", **ACCOUNT)
+    assert two.email(email.id).next_retry_at == clock.now
+    assert {email.provider for email in two.call("sent", 3)} == {"second"}
+    assert two.statuses() == {"sent": 3}
+
+
+def test_with_its_stand_in_at_work_the_first_is_still_probed(two: Stage, clock: Clock) -> None:
+    two.put()
+    two.call("config", **ACCOUNT)
+    two.call("sent")
+    clock.forward(120 * SECOND)
+    two.put(10)
+    claims = [two.claim(limit=5) for _ in range(3)]
+    providers = sorted(email.provider for claimed in claims for email in claimed)
+    assert providers == ["first"] + ["second"] * 9
+
+
+def test_a_stand_in_that_is_shut_is_not_waited_for(two: Stage, clock: Clock) -> None:
+    two.run("SELECT mailgres.pause_provider('second')")
+    queue_id = two.enqueue()
+    two.call("transient")
+    assert two.email(queue_id).next_retry_at == clock.now + MINUTE
+
+
+def test_three_in_order(two: Stage, clock: Clock) -> None:
+    two.add("third")
+    two.lead("third", "first", "second")
+    two.put(max_retries=9)
+    providers = []
+    for _ in range(4):
+        (email,) = two.call("transient")
+        providers.append(email.provider)
+        clock.forward(HOUR if email.provider == "second" else SECOND)
+    assert providers == ["third", "first", "second", "third"]
+
+
+def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
+    two: Stage, clock: Clock
+) -> None:
+    two.add("batches", batch=100)
+    two.lead("batches", "second")
+    two.put(5)
+    two.call("transient", 5, code="batch:validation_error", batch_size=5)
+    again = two.claim()
+    assert [(email.provider, email.batch_id) for email in again] == [("batches", None)] * 5
+    assert {email.retries for email in again} == {0}
+    assert clock.now == again[0].leased_at

@@ -1,0 +1,180 @@
+"""One call tries whether a provider is back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from providers_state.stage import ACCOUNT, DAY, MINUTE, SECOND, Stage
+from support.queue import Clock, report
+
+OPENED, HALF_OPEN, CLOSED = (f"CircuitBreaker{state}" for state in ("Opened", "HalfOpen", "Closed"))
+PAUSE = 120 * SECOND
+
+
+@pytest.fixture
+def tripped(stage: Stage, clock: Clock) -> Stage:
+    """A circuit that opened just now, with a backlog of 21."""
+    stage.put(20, next_retry_at=clock.now)
+    stage.open_circuit()
+    return stage
+
+
+def probe(stage: Stage) -> Any:
+    """Claim the one email that may be sent."""
+    (email,) = stage.claim(limit=10)
+    assert stage.circuit() == "half_open"
+    assert stage.claim("worker-2", limit=10) == []
+    return email
+
+
+def test_one_email_goes_out_when_the_pause_is_over(tripped: Stage, clock: Clock) -> None:
+    clock.forward(PAUSE - SECOND)
+    assert tripped.claim() == []
+    clock.forward(SECOND)
+    probe(tripped)
+
+
+@pytest.mark.parametrize("answer", ["sent", "permanent", "transient"])
+def test_an_answer_closes_it_and_the_backlog_flows(
+    tripped: Stage, clock: Clock, answer: str
+) -> None:
+    clock.forward(PAUSE)
+    tripped.finish(report(probe(tripped), answer))
+    assert tripped.circuit() == "closed"
+    assert len(tripped.claim(limit=20)) == 20
+    assert tripped.noted() == [OPENED, HALF_OPEN, CLOSED]
+    assert tripped.notes()[2].reason is None
+    closed = tripped.provider()
+    assert (closed.failures, closed.reopened, closed.circuit_reason) == (0, 0, None)
+
+
+@pytest.mark.parametrize("answer", ["rate", "quota"])
+def test_a_limit_is_an_answer_too(tripped: Stage, clock: Clock, answer: str) -> None:
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    tripped.finish(report(email, answer, retry_at=clock.now + MINUTE, account=True))
+    provider = tripped.provider()
+    assert (provider.circuit, provider.waits_for) == ("closed", answer)
+    assert tripped.email(email.id).next_retry_at == clock.now + MINUTE
+    assert tripped.claim() == []
+    clock.forward(MINUTE)
+    assert len(tripped.claim(limit=21)) == 21
+
+
+@pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
+def test_a_failure_reopens_it_for_twice_as_long_and_costs_nothing(
+    tripped: Stage, clock: Clock, fault: str
+) -> None:
+    for pause in (4, 8, 16, 30, 30):
+        clock.set(tripped.provider().circuit_until)
+        email = probe(tripped)
+        tripped.finish(report(email, fault, **ACCOUNT))
+        assert tripped.circuit() == "open"
+        assert tripped.provider().circuit_until == clock.now + pause * MINUTE
+        after = tripped.email(email.id)
+        assert (after.status, after.retries) == ("pending", 0)
+    assert tripped.noted() == [OPENED, *[HALF_OPEN, OPENED] * 5]
+
+
+def test_also_for_an_email_that_has_no_retries_left(tripped: Stage, clock: Clock) -> None:
+    tripped.run("UPDATE email_queue SET retries = 3")
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    tripped.finish(report(email, "transient", **ACCOUNT))
+    assert tripped.email(email.id).status == "pending"
+
+
+@pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
+def test_one_poisonous_email_does_not_hold_the_circuit(
+    tripped: Stage, clock: Clock, fault: str
+) -> None:
+    (poison,) = tripped.put(priority=1, next_retry_at=clock.now - DAY)
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    assert email.id == poison
+    tripped.finish(report(email, fault, **ACCOUNT))
+    clock.set(tripped.provider().circuit_until)
+    other = probe(tripped)
+    assert other.id != poison
+    tripped.finish(report(other, "sent"))
+    assert tripped.circuit() == "closed"
+
+
+def test_the_only_email_is_tried_again_soon(stage: Stage, clock: Clock) -> None:
+    stage.open_circuit()
+    clock.forward(PAUSE)
+    stage.finish(report(probe(stage), "transient", **ACCOUNT))
+    clock.set(stage.provider().circuit_until + SECOND)
+    stage.finish(report(probe(stage), "sent"))
+    assert stage.statuses() == {"sent": 1}
+
+
+def test_a_probe_whose_worker_died_frees_the_place(tripped: Stage, clock: Clock) -> None:
+    clock.forward(PAUSE)
+    first = probe(tripped)
+    clock.forward(59 * SECOND)
+    assert tripped.claim() == []
+    clock.forward(SECOND)
+    second = probe(tripped)
+    assert second.lease_token != first.lease_token
+    (late,) = tripped.finish(report(first, "sent"))
+    assert (late.refused, tripped.circuit()) == ("MG030", "half_open")
+    tripped.finish(report(second, "sent"))
+    assert tripped.noted() == [OPENED, HALF_OPEN, CLOSED]
+
+
+def test_a_probe_whose_lease_was_lengthened_stays_the_only_one(
+    tripped: Stage, clock: Clock
+) -> None:
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    clock.forward(50 * SECOND)
+    tripped.rows("SELECT mailgres.extend(%s, %s)", email.lease_token, [email.id])
+    clock.forward(50 * SECOND)
+    assert tripped.claim() == []
+    tripped.finish(report(email, "sent"))
+    assert tripped.circuit() == "closed"
+
+
+def test_a_probe_that_is_given_back_frees_the_place_at_once(tripped: Stage, clock: Clock) -> None:
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    tripped.rows("SELECT mailgres.give_back(%s, %s)", email.lease_token, [email.id])
+    probe(tripped)
+
+
+def test_a_whole_batch_that_may_have_arrived_can_be_the_probe(stage: Stage, clock: Clock) -> None:
+    stage.add("batches", batch=100)
+    stage.lead("batches")
+    stage.put(30)
+    sent = stage.call("ambiguous", 30, batch_size=30)
+    stage.put(5)
+    stage.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
+    stage.run("DELETE FROM email_queue WHERE uncertain_since IS NULL")
+    clock.forward(PAUSE)
+    again = stage.claim(limit=10)
+    assert {email.id for email in again} == {email.id for email in sent}
+    stage.tell(again, "sent")
+    assert stage.circuit("batches") == "closed"
+
+
+def test_no_probe_while_an_operator_pauses_it_or_its_quota_is_used_up(
+    tripped: Stage, clock: Clock
+) -> None:
+    tripped.run("SELECT mailgres.pause_provider('first')")
+    clock.forward(PAUSE)
+    assert tripped.claim() == []
+    tripped.run("SELECT mailgres.resume_provider('first')")
+    tripped.alter("first", waits_until=clock.now + MINUTE, waits_for="quota")
+    assert tripped.claim() == []
+    clock.forward(MINUTE)
+    probe(tripped)
+
+
+def test_an_operator_closes_it(tripped: Stage, clock: Clock) -> None:
+    tripped.run("SELECT mailgres.reset_provider('first')")
+    assert len(tripped.claim(limit=30)) == 21
+    assert tripped.noted() == [OPENED, CLOSED]
+    assert tripped.notes()[1].at == clock.now

@@ -1,0 +1,57 @@
+"""The console script, for tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(sys.executable).with_name("mailgres")
+
+
+@dataclass(frozen=True)
+class Program:
+    """`mailgres`, run as a program on the test's database, in a time zone of its own."""
+
+    url: str
+    more: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            env={"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8", "TZ": "UTC", **self.more, **env},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def __call__(self, *arguments: str, **env: str) -> str:
+        """Run it and return what it prints, nothing else being said."""
+        done = self.run(*arguments, **env)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def json(self, *arguments: str, **env: str) -> Any:
+        """Run it with --json."""
+        return json.loads(self(*arguments, "--json", **env))
+
+    def fails(self, *arguments: str, **env: str) -> tuple[str, str]:
+        """Run it and return the two lines of its error."""
+        done = self.run(*arguments, **env)
+        assert (done.returncode, done.stdout) == (1, ""), done
+        what, hint = done.stderr.splitlines()
+        assert what.startswith("Error: ")
+        assert hint.startswith("Hint: ")
+        return what.removeprefix("Error: "), hint.removeprefix("Hint: ")
+
+    def misused(self, *arguments: str) -> str:
+        """Run it and return the line that says what is wrong with its arguments."""
+        done = self.run(*arguments)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert "Traceback" not in done.stderr
+        return done.stderr.splitlines()[-1].removeprefix("Error: ")
