@@ -82,7 +82,9 @@ class Crew:
 
     def fill(self, count: int) -> None:
         """Have so many workers; who could not start because the database was away, starts again."""
-        self._workers = [each for each in self._workers if each.poll() is None]
+        for each in [each for each in self._workers if each.poll() is not None]:
+            each.communicate()
+            self._workers.remove(each)
         while len(self._workers) < count:
             self._workers.append(self.start(str(PROGRAM), "worker", "--log-level", "warning"))
 
@@ -98,7 +100,7 @@ class Crew:
     def kill_one(self, chance: random.Random) -> None:
         victim = chance.choice(self._workers)
         victim.kill()
-        victim.communicate()
+        victim.wait()
         self.kills += 1
 
     def stop_processor(self) -> dict[str, int] | None:
