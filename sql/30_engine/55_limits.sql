@@ -140,25 +140,29 @@ $$;
 COMMENT ON FUNCTION mailgres.tenant_room(text) IS
     'How many emails the rate limit of a tenant allows now; null means it has none.';
 
--- Who drains the queue and finds nothing may only have to wait for a rate limit.
+-- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
+-- are ready and there is no token, or a provider put them off a moment ago.
 CREATE FUNCTION mailgres.rate_frees_at() RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off SET jit = off
 AS $$
+DECLARE
+    c_soon constant interval := '10 seconds';
 BEGIN
-    IF NOT EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN
-        RETURN NULL;
-    END IF;
-    RETURN (
-        SELECT min(greatest(x.token_at, x.waits_until))
-        FROM (
-            SELECT mailgres.next_token_at(p.name) AS token_at,
-                   CASE WHEN p.waits_for = 'rate' AND p.waits_until > mailgres.now() THEN p.waits_until END
-                       AS waits_until
-            FROM mailgres.providers p
-            WHERE p.enabled AND p.circuit = 'closed'
-        ) x);
+    RETURN least(
+        (SELECT min(q.due_at) FROM public.email_queue q
+         WHERE q.status = 'pending' AND q.due_at <= mailgres.now() + c_soon
+           AND NOT q.ready AND q.error_class = 'rate'),
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(greatest(x.token_at, x.waits_until))
+            FROM (
+                SELECT mailgres.next_token_at(p.name) AS token_at,
+                       CASE WHEN p.waits_for = 'rate' AND p.waits_until > mailgres.now() THEN p.waits_until END
+                           AS waits_until
+                FROM mailgres.providers p
+                WHERE p.enabled AND p.circuit = 'closed'
+            ) x) END);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.rate_frees_at() IS
-    'When emails that are ready may go out by the rate limits; null if they do not wait for one.';
+    'When emails that only wait for a rate limit may go out; null if there are none.';

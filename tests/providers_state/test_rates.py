@@ -225,3 +225,32 @@ def test_sleep_knows_when_pauses_end(stage: Stage, clock: Clock) -> None:
     assert stage.sleep() <= clock.now, "the email that opened it is to be promoted"
     assert stage.claim() == []
     assert stage.sleep() == clock.now + 120 * SECOND
+
+
+def frees_in(stage: Stage) -> timedelta | None:
+    (row,) = stage.conn.execute("SELECT mailgres.rate_frees_at() - mailgres.now()").fetchall()
+    wait: timedelta | None = row[0]
+    return wait
+
+
+def test_a_drain_knows_how_long_a_limit_makes_it_wait(stage: Stage) -> None:
+    limit(stage, 4)
+    assert frees_in(stage) is None, "nothing waits"
+    stage.put(10)
+    assert frees_in(stage) is None, "there are tokens"
+    stage.claim(limit=50)
+    assert frees_in(stage) == SECOND / 4
+
+
+def test_a_drain_knows_what_a_provider_has_just_put_off(stage: Stage) -> None:
+    stage.put(1)
+    (email,) = stage.claim()
+    stage.finish(report(email, "rate"))
+    assert frees_in(stage) == 2 * SECOND
+
+
+def test_a_drain_does_not_wait_for_a_retry(stage: Stage) -> None:
+    stage.put(1)
+    (email,) = stage.claim()
+    stage.finish(report(email, "transient"))
+    assert frees_in(stage) is None
