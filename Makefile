@@ -16,7 +16,7 @@ ARGS ?=
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all-postgres freeze docs soak bench peers requirements clean
+.PHONY: help venv demo lint format test test-database test-all-postgres freeze docs soak bench peers requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,13 @@ else
 	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(BIN)/python -m pytest -n $(JOBS) $(ARGS); \
 	done
 endif
+
+# What depends on the version of PostgreSQL: its tests run on the second kind of binaries, too.
+DATABASE_TESTS := $(addprefix tests/,api claim embedded janitor lifecycle migrations processors \
+    providers_state security)
+
+test-database: ## Run the tests of the database side alone
+	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"
 
 test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the wheel's
 	@$(MAKE) --no-print-directory test POSTGRES="system wheel"

@@ -252,14 +252,21 @@ COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below 
 -- What went out by each provider in a day and in a month, for those that have a quota.
 
 CREATE TABLE mailgres.quota_usage (
-    provider  text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
-    period    text NOT NULL CHECK (period IN ('day', 'month')),
-    starts    timestamptz NOT NULL,
-    emails    int NOT NULL,
+    provider    text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
+    period      text NOT NULL CHECK (period IN ('day', 'month')),
+    starts      timestamptz NOT NULL,
+    emails      int NOT NULL,
+    told        int,
+    told_until  timestamptz,
     PRIMARY KEY (provider, period, starts)
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
+COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many we sent.';
+COMMENT ON COLUMN mailgres.quota_usage.told IS
+    'How many the provider said were sent, and what we sent since; null: it said nothing.';
+COMMENT ON COLUMN mailgres.quota_usage.told_until IS
+    'Until when that counts instead of our own number: its day may be another than ours.';
 
 -- ---- sql/20_tables/40_tenants.sql
 
@@ -1233,6 +1240,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.take_tokens(text, bigint) IS 'Takes tokens out of a bucket, if there is one.';
 
+CREATE FUNCTION mailgres.used(u mailgres.quota_usage, p_at timestamptz) RETURNS int
+    LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN u.told_until > p_at THEN u.told ELSE u.emails END;
+
+COMMENT ON FUNCTION mailgres.used(mailgres.quota_usage, timestamptz) IS
+    'How much of a quota is used: by what the provider said lately, else by our own count.';
+
 CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
     LANGUAGE plpgsql STABLE
 AS $$
@@ -1246,7 +1260,7 @@ BEGIN
     SELECT count(*) INTO v_used FROM public.email_queue q
     WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
     RETURN (
-        SELECT min(x.quota - v_used - coalesce(u.emails, 0))
+        SELECT min(x.quota - v_used - coalesce(mailgres.used(u, mailgres.now()), 0))
         FROM (VALUES ('day', p.daily_quota), ('month', p.monthly_quota)) AS x(period, quota)
         LEFT JOIN mailgres.quota_usage u
             ON u.provider = p.name AND u.period = x.period
@@ -1361,7 +1375,7 @@ COMMENT ON FUNCTION mailgres.rate_frees_at() IS
 -- Which routes can be served now, and by whom. The first provider of a route that is
 -- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
 -- or not at hand for this worker: then the next one stands in. A provider that only
--- waits for its rate limit is not shut: its route waits with it.
+-- waits for its rate limit, for no more than a minute, is not shut: its route waits with it.
 
 CREATE TYPE mailgres.open_route AS (
     route      text,
@@ -1374,7 +1388,8 @@ CREATE FUNCTION mailgres.is_shut(p mailgres.providers) RETURNS boolean
 RETURN NOT p.enabled
     OR p.circuit <> 'closed'
     OR coalesce(p.paused_until > mailgres.now(), false)
-    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false);
+    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false)
+    OR coalesce(p.waits_until > mailgres.now() + interval '1 minute', false);
 
 COMMENT ON FUNCTION mailgres.is_shut(mailgres.providers) IS
     'Whether another provider of the route stands in for this one.';
@@ -1530,6 +1545,7 @@ CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
 AS $$
 DECLARE
     v_batch  record;
+    v_away   boolean;
     v_all    uuid[];
     v_mine   uuid[];
 BEGIN
@@ -1540,6 +1556,10 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
+        -- First of all: who comes back while the others are looked for was away, not settled.
+        v_away := EXISTS (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
@@ -1551,10 +1571,7 @@ BEGIN
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
         IF cardinality(v_mine) = v_batch.size THEN
             p_ids := p_ids || v_mine;
-        ELSIF cardinality(v_mine) < cardinality(v_all) OR EXISTS (
-            SELECT FROM public.email_queue q
-            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
-        THEN
+        ELSIF v_away OR cardinality(v_mine) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
             WHERE q.id = ANY (v_mine);
@@ -1839,9 +1856,14 @@ BEGIN
       AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
            OR q.uncertain_since + p.given_up_after <= mailgres.now());
 
-    -- Its provider is the only one that may repeat it, and is not open now.
+    -- Its provider is the only one that may repeat it, and is not open now. Nobody tells
+    -- these emails when it opens before its time, so they look again now and then.
     UPDATE public.email_queue q
-    SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
+    SET ready = false,
+        next_retry_at = least(mailgres.now() + interval '15 minutes', greatest(
+            mailgres.now() + interval '1 minute',
+            (SELECT greatest(p.circuit_until, p.waits_until, p.paused_until)
+             FROM mailgres.providers p WHERE p.name = q.provider)))
     WHERE q.id = ANY (p_ids) AND q.next_retry_at <= mailgres.now()
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END
@@ -2344,7 +2366,8 @@ COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, tex
     'Leaves a provider alone until the time it asked for.';
 
 -- A quota that is used up: the provider waits for the next day or month. Their ends in
--- UTC, whatever the time zone of the session.
+-- UTC, whatever the time zone of the session. If only the provider's own count says so, it
+-- waits no longer than that count is believed: its day may be another.
 CREATE FUNCTION mailgres.heed_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -2353,10 +2376,13 @@ DECLARE
 BEGIN
     FOR v_full IN
         SELECT u.period,
-               (u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC' AS ends
-        FROM mailgres.quota_usage u
-        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
-          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+               least((u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC',
+                     CASE WHEN u.emails < x.quota THEN u.told_until END) AS ends
+        FROM (VALUES ('day', p_provider.daily_quota), ('month', p_provider.monthly_quota)) AS x(period, quota)
+        JOIN mailgres.quota_usage u
+            ON u.provider = p_provider.name AND u.period = x.period
+            AND u.starts = date_trunc(x.period, mailgres.now(), 'UTC')
+        WHERE mailgres.used(u, mailgres.now()) >= x.quota
     LOOP
         PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
             format('the quota of this %s is used up', v_full.period), p_worker);
@@ -2378,7 +2404,8 @@ BEGIN
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
     SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
     FROM (VALUES ('day'), ('month')) AS x(period)
-    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
+    ON CONFLICT (provider, period, starts) DO UPDATE
+        SET emails = u.emails + excluded.emails, told = u.told + excluded.emails;
     PERFORM mailgres.heed_quotas(p_provider, p_worker);
 END
 $$;
@@ -2441,7 +2468,9 @@ $$;
 COMMENT ON FUNCTION mailgres.heed_failures(mailgres.providers, mailgres.report[]) IS
     'Opens or closes the circuit of a provider by the outcomes of its calls.';
 
-CREATE FUNCTION mailgres.heed(p_reports mailgres.report[]) RETURNS void
+-- p_uncalled: tokens under which no call was made. They say nothing about the provider; who
+-- was to try whether it is back makes room for another.
+CREATE FUNCTION mailgres.heed(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -2452,10 +2481,13 @@ BEGIN
     -- in the order of their names, as everybody locks them
     FOR v_provider IN
         SELECT * FROM mailgres.providers p
-        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) ORDER BY p.name FOR UPDATE
+        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) OR p.probe_token = ANY (p_uncalled)
+        ORDER BY p.name FOR UPDATE
     LOOP
         v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
         PERFORM mailgres.heed_failures(v_provider, v_mine);
+        UPDATE mailgres.providers p SET probe_until = mailgres.now()
+        WHERE p.name = v_provider.name AND p.probe_token = ANY (p_uncalled);
         PERFORM mailgres.count_sent(
             v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
         FOR v_report IN
@@ -2470,7 +2502,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heed(mailgres.report[]) IS
+COMMENT ON FUNCTION mailgres.heed(mailgres.report[], uuid[]) IS
     'Draws the conclusions about providers from the outcomes of their calls.';
 
 -- ---- sql/30_engine/79_judge.sql
@@ -2503,10 +2535,11 @@ COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
 
 -- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
 -- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
--- of its emails; nobody knows which, so each goes again at once, alone.
+-- of its emails; nobody knows which, so each goes again at once, alone. p_called: a call
+-- was made; without one the fault is ours, and says nothing about an earlier call.
 CREATE FUNCTION mailgres.judge(
     p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
-    p_apart boolean DEFAULT false
+    p_apart boolean DEFAULT false, p_called boolean DEFAULT true
 ) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
@@ -2533,7 +2566,7 @@ BEGIN
 
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
-        IF v_provider.idempotent THEN
+        IF v_provider.idempotent AND p_called THEN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
@@ -2581,7 +2614,8 @@ BEGIN
             v.next_retry_at, v_now + mailgres.next_pause(v_provider) + interval '1 second');
     END IF;
     -- A definite rejection, and the route has another provider that is open.
-    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
+    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND (p_outcome IN ('transient', 'quota', 'config')
+            OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see is_shut
        AND mailgres.has_stand_in(p_email) THEN
         v.next_retry_at := v_now;
     END IF;
@@ -2604,7 +2638,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';
 
 -- ---- sql/30_engine/80_finish.sql
@@ -2623,6 +2657,8 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 --   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
+--   called                false: no call was made, as the email could not be rendered or
+--                         prepared; that says nothing about the provider
 --   suppress              the address does not exist: never write to it again
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
@@ -2638,9 +2674,10 @@ BEGIN
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
                    coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
-            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean)
+            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean,
+            called boolean)
         JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
-        WHERE q.id = ANY (p_ids));
+        WHERE q.id = ANY (p_ids) AND o.called IS NOT FALSE);
 END
 $$;
 
@@ -2677,6 +2714,7 @@ DECLARE
     v_ids      uuid[];
     v_faults   boolean;
     v_reports  mailgres.report[];
+    v_uncalled uuid[];
 BEGIN
     IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
@@ -2694,6 +2732,9 @@ BEGIN
     WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
     IF FOUND THEN
         v_reports := mailgres.reports_of(p_outcomes, v_ids);
+        v_uncalled := ARRAY(
+            SELECT DISTINCT o.token FROM jsonb_to_recordset(p_outcomes) AS o(token uuid, called boolean)
+            WHERE NOT o.called);
     END IF;
 
     RETURN QUERY
@@ -2701,11 +2742,11 @@ BEGIN
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
-            pinned boolean)
+            pinned boolean, called boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
-                   coalesce(o.code LIKE 'batch:%', false)) AS verdict
+                   coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -2731,6 +2772,8 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            -- who got through a call does not kill workers
+            lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
             -- those that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
@@ -2748,7 +2791,7 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
 
     IF v_reports IS NOT NULL THEN
-        PERFORM mailgres.heed(v_reports);
+        PERFORM mailgres.heed(v_reports, v_uncalled);
     END IF;
     IF v_faults THEN
         PERFORM mailgres.suppress_reported(p_outcomes);
@@ -2803,6 +2846,7 @@ BEGIN
         error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,
         error_message = CASE
             WHEN j.crashed THEN format('%s workers died while they held it', j.losses)
+                || CASE WHEN j.uncertain_since IS NOT NULL THEN '; it may have arrived' ELSE '' END
             WHEN j.hold THEN 'the worker died during the call: it may have been sent'
             ELSE q.error_message END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
@@ -3623,7 +3667,7 @@ DECLARE
     v_can     double precision;
 BEGIN
     SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.pace_of(p) x;
-    SELECT p.daily_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'day'), 0),
+    SELECT p.daily_quota - coalesce(max(mailgres.used(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
            p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
     INTO v_day, v_month
     FROM mailgres.quota_usage u
@@ -3754,14 +3798,17 @@ $$;
 
 COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refuses an unknown name.';
 
--- What a provider told a worker of its limits; null: it said nothing.
+-- What a provider told a worker of its limits; null: it said nothing. Its count of a day
+-- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    -- First the provider, then its bucket: the order in which a claim locks them.
+    -- The provider before its usage, as finish locks them. A claim that has the bucket does
+    -- not wait for the provider.
+    PERFORM mailgres.known_provider(p_name);
     UPDATE mailgres.providers p
     SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
     WHERE p.name = p_name
@@ -3770,11 +3817,12 @@ BEGIN
     IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
     END IF;
-    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
-    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
+    INSERT INTO mailgres.quota_usage (provider, period, starts, emails, told, told_until)
+    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), 0, p_sent_today,
+           mailgres.now() + interval '1 hour'
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
-    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
-        WHERE u.emails < excluded.emails;
+    ON CONFLICT (provider, period, starts) DO UPDATE
+        SET told = excluded.told, told_until = excluded.told_until;
     PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
 END
 $$;
@@ -3864,6 +3912,8 @@ BEGIN
     IF v_provider.circuit <> 'closed' THEN
         PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
     END IF;
+    -- A quota that is used up stays so.
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
     PERFORM pg_notify('mailgres', '');
 END
 $$;
@@ -4023,7 +4073,7 @@ AS $$
            CASE WHEN p.waits_until > mailgres.now() THEN p.waits_until END,
            CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END,
            e.per_second, mailgres.tokens_of(e), c.per_second, mailgres.tokens_of(c),
-           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(d.emails, 0) END, p.daily_quota,
+           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(mailgres.used(d, mailgres.now()), 0) END, p.daily_quota,
            CASE WHEN p.monthly_quota IS NOT NULL THEN coalesce(m.emails, 0) END, p.monthly_quota,
            ARRAY(SELECT rp.route FROM mailgres.route_providers rp WHERE rp.provider = p.name ORDER BY rp.route)
     FROM mailgres.providers p
@@ -4641,7 +4691,8 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
 
 -- A dead or cancelled email goes back to the queue with all its retries. It gets a
 -- new key, unless an earlier try may have arrived: then the key is kept while it
--- protects, and afterwards the caller has to accept that it may arrive twice.
+-- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
+-- batch of which some was settled protects no longer: the call cannot be repeated.
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
@@ -4666,6 +4717,15 @@ BEGIN
             SELECT FROM mailgres.providers p
             WHERE p.name = v_email.provider AND p.idempotent
               AND v_email.uncertain_since + p.key_window > mailgres.now());
+        IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
+            v_keep_key := v_email.batch_size <= (
+                SELECT count(*) FROM public.email_queue q
+                WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL
+            ) + (
+                SELECT count(*) FROM public.email_queue q
+                WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+                  AND q.batch_id = v_email.batch_id AND q.uncertain_since IS NULL);
+        END IF;
         IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
             PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
                 'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');

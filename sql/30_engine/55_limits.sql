@@ -44,6 +44,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.take_tokens(text, bigint) IS 'Takes tokens out of a bucket, if there is one.';
 
+CREATE FUNCTION mailgres.used(u mailgres.quota_usage, p_at timestamptz) RETURNS int
+    LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN u.told_until > p_at THEN u.told ELSE u.emails END;
+
+COMMENT ON FUNCTION mailgres.used(mailgres.quota_usage, timestamptz) IS
+    'How much of a quota is used: by what the provider said lately, else by our own count.';
+
 CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
     LANGUAGE plpgsql STABLE
 AS $$
@@ -57,7 +64,7 @@ BEGIN
     SELECT count(*) INTO v_used FROM public.email_queue q
     WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
     RETURN (
-        SELECT min(x.quota - v_used - coalesce(u.emails, 0))
+        SELECT min(x.quota - v_used - coalesce(mailgres.used(u, mailgres.now()), 0))
         FROM (VALUES ('day', p.daily_quota), ('month', p.monthly_quota)) AS x(period, quota)
         LEFT JOIN mailgres.quota_usage u
             ON u.provider = p.name AND u.period = x.period

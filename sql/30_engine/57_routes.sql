@@ -1,7 +1,7 @@
 -- Which routes can be served now, and by whom. The first provider of a route that is
 -- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
 -- or not at hand for this worker: then the next one stands in. A provider that only
--- waits for its rate limit is not shut: its route waits with it.
+-- waits for its rate limit, for no more than a minute, is not shut: its route waits with it.
 
 CREATE TYPE mailgres.open_route AS (
     route      text,
@@ -14,7 +14,8 @@ CREATE FUNCTION mailgres.is_shut(p mailgres.providers) RETURNS boolean
 RETURN NOT p.enabled
     OR p.circuit <> 'closed'
     OR coalesce(p.paused_until > mailgres.now(), false)
-    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false);
+    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false)
+    OR coalesce(p.waits_until > mailgres.now() + interval '1 minute', false);
 
 COMMENT ON FUNCTION mailgres.is_shut(mailgres.providers) IS
     'Whether another provider of the route stands in for this one.';

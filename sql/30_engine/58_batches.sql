@@ -81,6 +81,7 @@ CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
 AS $$
 DECLARE
     v_batch  record;
+    v_away   boolean;
     v_all    uuid[];
     v_mine   uuid[];
 BEGIN
@@ -91,6 +92,10 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
+        -- First of all: who comes back while the others are looked for was away, not settled.
+        v_away := EXISTS (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
@@ -102,10 +107,7 @@ BEGIN
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
         IF cardinality(v_mine) = v_batch.size THEN
             p_ids := p_ids || v_mine;
-        ELSIF cardinality(v_mine) < cardinality(v_all) OR EXISTS (
-            SELECT FROM public.email_queue q
-            WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id)
-        THEN
+        ELSIF v_away OR cardinality(v_mine) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
             WHERE q.id = ANY (v_mine);

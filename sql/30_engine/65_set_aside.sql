@@ -40,9 +40,14 @@ BEGIN
       AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
            OR q.uncertain_since + p.given_up_after <= mailgres.now());
 
-    -- Its provider is the only one that may repeat it, and is not open now.
+    -- Its provider is the only one that may repeat it, and is not open now. Nobody tells
+    -- these emails when it opens before its time, so they look again now and then.
     UPDATE public.email_queue q
-    SET ready = false, next_retry_at = mailgres.now() + interval '1 minute'
+    SET ready = false,
+        next_retry_at = least(mailgres.now() + interval '15 minutes', greatest(
+            mailgres.now() + interval '1 minute',
+            (SELECT greatest(p.circuit_until, p.waits_until, p.paused_until)
+             FROM mailgres.providers p WHERE p.name = q.provider)))
     WHERE q.id = ANY (p_ids) AND q.next_retry_at <= mailgres.now()
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END

@@ -86,7 +86,8 @@ COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, tex
     'Leaves a provider alone until the time it asked for.';
 
 -- A quota that is used up: the provider waits for the next day or month. Their ends in
--- UTC, whatever the time zone of the session.
+-- UTC, whatever the time zone of the session. If only the provider's own count says so, it
+-- waits no longer than that count is believed: its day may be another.
 CREATE FUNCTION mailgres.heed_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -95,10 +96,13 @@ DECLARE
 BEGIN
     FOR v_full IN
         SELECT u.period,
-               (u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC' AS ends
-        FROM mailgres.quota_usage u
-        WHERE u.provider = p_provider.name AND u.starts = date_trunc(u.period, mailgres.now(), 'UTC')
-          AND u.emails >= CASE u.period WHEN 'day' THEN p_provider.daily_quota ELSE p_provider.monthly_quota END
+               least((u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC',
+                     CASE WHEN u.emails < x.quota THEN u.told_until END) AS ends
+        FROM (VALUES ('day', p_provider.daily_quota), ('month', p_provider.monthly_quota)) AS x(period, quota)
+        JOIN mailgres.quota_usage u
+            ON u.provider = p_provider.name AND u.period = x.period
+            AND u.starts = date_trunc(x.period, mailgres.now(), 'UTC')
+        WHERE mailgres.used(u, mailgres.now()) >= x.quota
     LOOP
         PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
             format('the quota of this %s is used up', v_full.period), p_worker);
@@ -120,7 +124,8 @@ BEGIN
     INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
     SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
     FROM (VALUES ('day'), ('month')) AS x(period)
-    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = u.emails + excluded.emails;
+    ON CONFLICT (provider, period, starts) DO UPDATE
+        SET emails = u.emails + excluded.emails, told = u.told + excluded.emails;
     PERFORM mailgres.heed_quotas(p_provider, p_worker);
 END
 $$;
@@ -183,7 +188,9 @@ $$;
 COMMENT ON FUNCTION mailgres.heed_failures(mailgres.providers, mailgres.report[]) IS
     'Opens or closes the circuit of a provider by the outcomes of its calls.';
 
-CREATE FUNCTION mailgres.heed(p_reports mailgres.report[]) RETURNS void
+-- p_uncalled: tokens under which no call was made. They say nothing about the provider; who
+-- was to try whether it is back makes room for another.
+CREATE FUNCTION mailgres.heed(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -194,10 +201,13 @@ BEGIN
     -- in the order of their names, as everybody locks them
     FOR v_provider IN
         SELECT * FROM mailgres.providers p
-        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) ORDER BY p.name FOR UPDATE
+        WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) OR p.probe_token = ANY (p_uncalled)
+        ORDER BY p.name FOR UPDATE
     LOOP
         v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
         PERFORM mailgres.heed_failures(v_provider, v_mine);
+        UPDATE mailgres.providers p SET probe_until = mailgres.now()
+        WHERE p.name = v_provider.name AND p.probe_token = ANY (p_uncalled);
         PERFORM mailgres.count_sent(
             v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
         FOR v_report IN
@@ -212,5 +222,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heed(mailgres.report[]) IS
+COMMENT ON FUNCTION mailgres.heed(mailgres.report[], uuid[]) IS
     'Draws the conclusions about providers from the outcomes of their calls.';

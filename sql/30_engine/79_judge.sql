@@ -26,10 +26,11 @@ COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
 
 -- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
 -- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
--- of its emails; nobody knows which, so each goes again at once, alone.
+-- of its emails; nobody knows which, so each goes again at once, alone. p_called: a call
+-- was made; without one the fault is ours, and says nothing about an earlier call.
 CREATE FUNCTION mailgres.judge(
     p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
-    p_apart boolean DEFAULT false
+    p_apart boolean DEFAULT false, p_called boolean DEFAULT true
 ) RETURNS mailgres.verdict
     LANGUAGE plpgsql
 AS $$
@@ -56,7 +57,7 @@ BEGIN
 
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
-        IF v_provider.idempotent THEN
+        IF v_provider.idempotent AND p_called THEN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
@@ -104,7 +105,8 @@ BEGIN
             v.next_retry_at, v_now + mailgres.next_pause(v_provider) + interval '1 second');
     END IF;
     -- A definite rejection, and the route has another provider that is open.
-    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND p_outcome IN ('transient', 'quota', 'config')
+    IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND (p_outcome IN ('transient', 'quota', 'config')
+            OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see is_shut
        AND mailgres.has_stand_in(p_email) THEN
         v.next_retry_at := v_now;
     END IF;
@@ -127,5 +129,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';

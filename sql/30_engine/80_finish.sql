@@ -12,6 +12,8 @@
 --   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
+--   called                false: no call was made, as the email could not be rendered or
+--                         prepared; that says nothing about the provider
 --   suppress              the address does not exist: never write to it again
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
@@ -27,9 +29,10 @@ BEGIN
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
                    coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
-            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean)
+            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean,
+            called boolean)
         JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
-        WHERE q.id = ANY (p_ids));
+        WHERE q.id = ANY (p_ids) AND o.called IS NOT FALSE);
 END
 $$;
 
@@ -66,6 +69,7 @@ DECLARE
     v_ids      uuid[];
     v_faults   boolean;
     v_reports  mailgres.report[];
+    v_uncalled uuid[];
 BEGIN
     IF p_outcomes IS NULL OR jsonb_typeof(p_outcomes) <> 'array' OR p_outcomes @? '$[*] ? (@.outcome.type() != "string" ||
         !(@.outcome == "sent" && @.provider_message_id != "" && @.provider_message_id != null)
@@ -83,6 +87,9 @@ BEGIN
     WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
     IF FOUND THEN
         v_reports := mailgres.reports_of(p_outcomes, v_ids);
+        v_uncalled := ARRAY(
+            SELECT DISTINCT o.token FROM jsonb_to_recordset(p_outcomes) AS o(token uuid, called boolean)
+            WHERE NOT o.called);
     END IF;
 
     RETURN QUERY
@@ -90,11 +97,11 @@ BEGIN
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
-            pinned boolean)
+            pinned boolean, called boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
-                   coalesce(o.code LIKE 'batch:%', false)) AS verdict
+                   coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -120,6 +127,8 @@ BEGIN
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = o.detail,
             last_duration_ms = o.duration_ms,
+            -- who got through a call does not kill workers
+            lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
             -- those that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
@@ -137,7 +146,7 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
 
     IF v_reports IS NOT NULL THEN
-        PERFORM mailgres.heed(v_reports);
+        PERFORM mailgres.heed(v_reports, v_uncalled);
     END IF;
     IF v_faults THEN
         PERFORM mailgres.suppress_reported(p_outcomes);

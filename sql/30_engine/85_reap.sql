@@ -40,6 +40,7 @@ BEGIN
         error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,
         error_message = CASE
             WHEN j.crashed THEN format('%s workers died while they held it', j.losses)
+                || CASE WHEN j.uncertain_since IS NOT NULL THEN '; it may have arrived' ELSE '' END
             WHEN j.hold THEN 'the worker died during the call: it may have been sent'
             ELSE q.error_message END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL

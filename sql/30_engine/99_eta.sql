@@ -64,7 +64,7 @@ DECLARE
     v_can     double precision;
 BEGIN
     SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.pace_of(p) x;
-    SELECT p.daily_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'day'), 0),
+    SELECT p.daily_quota - coalesce(max(mailgres.used(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
            p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
     INTO v_day, v_month
     FROM mailgres.quota_usage u

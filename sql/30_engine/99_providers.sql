@@ -17,14 +17,17 @@ $$;
 
 COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refuses an unknown name.';
 
--- What a provider told a worker of its limits; null: it said nothing.
+-- What a provider told a worker of its limits; null: it said nothing. Its count of a day
+-- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    -- First the provider, then its bucket: the order in which a claim locks them.
+    -- The provider before its usage, as finish locks them. A claim that has the bucket does
+    -- not wait for the provider.
+    PERFORM mailgres.known_provider(p_name);
     UPDATE mailgres.providers p
     SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
     WHERE p.name = p_name
@@ -33,11 +36,12 @@ BEGIN
     IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
         PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
     END IF;
-    INSERT INTO mailgres.quota_usage AS u (provider, period, starts, emails)
-    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), p_sent_today
+    INSERT INTO mailgres.quota_usage (provider, period, starts, emails, told, told_until)
+    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), 0, p_sent_today,
+           mailgres.now() + interval '1 hour'
     FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
-    ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails
-        WHERE u.emails < excluded.emails;
+    ON CONFLICT (provider, period, starts) DO UPDATE
+        SET told = excluded.told, told_until = excluded.told_until;
     PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
 END
 $$;
@@ -127,6 +131,8 @@ BEGIN
     IF v_provider.circuit <> 'closed' THEN
         PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
     END IF;
+    -- A quota that is used up stays so.
+    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
     PERFORM pg_notify('mailgres', '');
 END
 $$;

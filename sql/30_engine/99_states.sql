@@ -34,7 +34,7 @@ AS $$
            CASE WHEN p.waits_until > mailgres.now() THEN p.waits_until END,
            CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END,
            e.per_second, mailgres.tokens_of(e), c.per_second, mailgres.tokens_of(c),
-           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(d.emails, 0) END, p.daily_quota,
+           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(mailgres.used(d, mailgres.now()), 0) END, p.daily_quota,
            CASE WHEN p.monthly_quota IS NOT NULL THEN coalesce(m.emails, 0) END, p.monthly_quota,
            ARRAY(SELECT rp.route FROM mailgres.route_providers rp WHERE rp.provider = p.name ORDER BY rp.route)
     FROM mailgres.providers p

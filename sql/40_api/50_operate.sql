@@ -50,7 +50,8 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
 
 -- A dead or cancelled email goes back to the queue with all its retries. It gets a
 -- new key, unless an earlier try may have arrived: then the key is kept while it
--- protects, and afterwards the caller has to accept that it may arrive twice.
+-- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
+-- batch of which some was settled protects no longer: the call cannot be repeated.
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
@@ -75,6 +76,15 @@ BEGIN
             SELECT FROM mailgres.providers p
             WHERE p.name = v_email.provider AND p.idempotent
               AND v_email.uncertain_since + p.key_window > mailgres.now());
+        IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
+            v_keep_key := v_email.batch_size <= (
+                SELECT count(*) FROM public.email_queue q
+                WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL
+            ) + (
+                SELECT count(*) FROM public.email_queue q
+                WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+                  AND q.batch_id = v_email.batch_id AND q.uncertain_since IS NULL);
+        END IF;
         IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
             PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
                 'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');

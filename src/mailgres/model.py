@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+Claim = tuple["UUID", "UUID"]
+"""The id of an email and the token of its lease."""
+
 Verdict = Literal[
     "sent", "transient", "rate", "quota", "config", "permanent", "ambiguous", "uncertain"
 ]
@@ -51,6 +54,11 @@ class Email:
     batch_id: UUID | None = None
 
     @property
+    def claim(self) -> Claim:
+        """The email under this very claim: after a lost lease it may be claimed again."""
+        return self.id, self.lease_token
+
+    @property
     def key(self) -> str:
         """The idempotency key of its call: the same for every try of this generation."""
         return f"mailgres/{self.id}/{self.generation}"
@@ -87,6 +95,7 @@ class Result:
     `pinned`: an earlier call may have arrived, so only this provider may try again.
     `suppress`: the address does not exist and must not be written to again.
     `retry_at`: when the provider said to come back.
+    `called`: false if the fault is ours and the provider was not asked.
     """
 
     verdict: Verdict
@@ -98,6 +107,7 @@ class Result:
     account: bool = False
     pinned: bool = False
     suppress: bool = False
+    called: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,7 @@ class Outcome:
                 "account": result.account,
                 "pinned": result.pinned,
                 "suppress": result.suppress,
+                "called": result.called,
             }
         return told
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.model import Limits, Outcome
+    from mailgres.model import Claim, Limits, Outcome
 
 T = TypeVar("T")
 
@@ -94,15 +94,15 @@ class Store:
         with self.pool.connection() as pooled:
             return self._ask(pooled, "claim", parameters, Email)
 
-    def begin(self, emails: Iterable[Email]) -> set[UUID]:
+    def begin(self, emails: Iterable[Email]) -> set[Claim]:
         """Mark the calls for these emails as begun; returns those that may be made."""
         return self._for_each_lease("begin", emails)
 
-    def extend(self, emails: Iterable[Email], lease: timedelta) -> set[UUID]:
+    def extend(self, emails: Iterable[Email], lease: timedelta) -> set[Claim]:
         """Lengthen leases; returns the emails that are still ours."""
         return self._for_each_lease("extend", emails, lease=lease)
 
-    def give_back(self, emails: Iterable[Email], patience: float | None = None) -> set[UUID]:
+    def give_back(self, emails: Iterable[Email], patience: float | None = None) -> set[Claim]:
         """Return emails that were not sent; `patience` is for somebody in a hurry."""
         return self._for_each_lease("give_back", emails, patience)
 
@@ -212,16 +212,16 @@ class Store:
         emails: Iterable[Email],
         patience: float | None = None,
         **more: Any,  # noqa: ANN401
-    ) -> set[UUID]:
+    ) -> set[Claim]:
         """Run a query that takes a token and its emails."""
         leases: dict[UUID, list[UUID]] = defaultdict(list)
         for email in emails:
             leases[email.lease_token].append(email.id)
-        held: set[UUID] = set()
+        held: set[Claim] = set()
         with self.pool.connection(patience) as connection, connection.transaction():
             for token, ids in leases.items():
                 rows = connection.execute(QUERIES[query], {"token": token, "ids": ids, **more})
-                held.update(row[0] for row in rows)
+                held.update((row[0], token) for row in rows)
         return held
 
 

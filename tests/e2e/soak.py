@@ -50,9 +50,11 @@ LEFT_BY_THE_PROCESSOR = """
 """A claim whose answer a restart swallowed is nobody's: let its fifteen minutes be over."""
 ROWS = """
     SELECT q.id::text, q.status::text, q.dead_reason::text,
-           t.on_uncertain = 'resend' AND (q.lease_losses > 0 OR EXISTS (
+           t.on_uncertain = 'resend' AND EXISTS (
                SELECT FROM email_logs l
-               WHERE l.queue_id = q.id AND l.error_class = 'ambiguous')) AS may_be_double
+               WHERE l.queue_id = q.id AND (
+                   l.error_class = 'ambiguous' OR l.event = 'lost' AND l.worker <> 'rpc')
+           ) AS may_be_double
     FROM email_queue q LEFT JOIN email_templates t USING (template_type)
 """
 

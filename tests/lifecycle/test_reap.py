@@ -76,8 +76,10 @@ def test_with_keys_is_repeated(queue: Queue, clock: Clock) -> None:
     assert again.first_attempt_at == began
 
 
-@pytest.mark.parametrize("provider", [WITH_KEYS, WITHOUT_KEYS])
-def test_the_fifth_loss_is_a_crash(queue: Queue, clock: Clock, provider: str) -> None:
+@pytest.mark.parametrize(
+    ("provider", "doubt"), [(WITH_KEYS, "; it may have arrived"), (WITHOUT_KEYS, "")]
+)
+def test_the_fifth_loss_is_a_crash(queue: Queue, clock: Clock, provider: str, doubt: str) -> None:
     queue.use_provider(provider)
     queue.enqueue()
     for losses in range(1, 5):
@@ -85,7 +87,18 @@ def test_the_fifth_loss_is_a_crash(queue: Queue, clock: Clock, provider: str) ->
         assert (email.status, email.lease_losses, email.retries) == ("pending", losses, 0)
     email = lose(queue, clock)
     assert (email.status, email.dead_reason, email.lease_losses) == ("failed", "crashed", 5)
-    assert email.error_message == "5 workers died while they held it"
+    assert email.error_message == "5 workers died while they held it" + doubt
+
+
+@pytest.mark.parametrize(("told", "losses"), [({}, 0), ({"called": False}, 2)])
+def test_a_call_that_was_made_forgets_the_losses(
+    queue: Queue, clock: Clock, told: dict[str, bool], losses: int
+) -> None:
+    queue.use_provider(WITH_KEYS)
+    queue.enqueue()
+    lose(queue, clock)
+    lose(queue, clock)
+    assert queue.attempt("transient", **told).lease_losses == losses
 
 
 def test_processors_without_a_token_never_crash(queue: Queue, clock: Clock) -> None:

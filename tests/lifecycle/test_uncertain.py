@@ -59,6 +59,18 @@ def test_an_answer_settles_it(queue: Queue, clock: Clock, outcome: str) -> None:
     assert queue.attempt(outcome).uncertain_since is None
 
 
+@pytest.mark.parametrize("provider", [WITH_KEYS, WITHOUT_KEYS])
+def test_a_fault_before_the_call_is_no_answer(queue: Queue, clock: Clock, provider: str) -> None:
+    queue_id = ambiguous(queue, provider, RESEND)
+    since = clock.now
+    clock.forward(MINUTE)
+    email = queue.attempt("permanent", code="render", called=False)
+    assert (email.dead_reason, email.uncertain_since) == ("uncertain", since)
+    accept = provider == WITHOUT_KEYS
+    queue.run("SELECT retry_email(%s, %s)", queue_id, accept)
+    assert queue.claim_one().generation == int(accept)
+
+
 def test_not_moved_to_another_provider(queue: Queue, clock: Clock) -> None:
     """Another provider does not know the key."""
     queue_id = ambiguous(queue, WITH_KEYS)

@@ -11,7 +11,7 @@ import pytest
 from providers_state.stage import DAY, MINUTE, SECOND, Stage, batches
 from support.concurrency import at_once
 from support.postgres import Connect
-from support.queue import Clock
+from support.queue import Clock, report
 
 WORKERS = 6
 
@@ -173,3 +173,26 @@ def test_two_retry_the_same_batch_by_hand(
         retries = zip(workers, (first[0], first[-1], first[9]), strict=False)
         at_once([partial(worker.run, "SELECT retry_email(%s)", one) for worker, one in retries])
     assert len(committed.claim(limit=1)) == 20
+
+
+def test_one_of_a_batch_that_comes_back_meanwhile_was_not_settled(
+    committed: Stage, workers: list[Stage]
+) -> None:
+    """The first looks for the batch again and again while the second brings in the rest."""
+    committed.add("batches", batch=2)
+    committed.lead("batches")
+    looker, teller = workers[:2]
+
+    looker.run("SET session_replication_role = replica")  # no triggers: it looks more often
+
+    def look(back: Any) -> list[Any]:
+        query = "SELECT mailgres.complete_batches(%s) FROM generate_series(1, 200)"
+        return looker.rows(query, [back.id])
+
+    for _ in range(40):
+        committed.put(2)
+        back, away = committed.claim()
+        committed.finish(report(back, "ambiguous", batch_size=2))
+        at_once([partial(look, back), partial(teller.tell, [away], "ambiguous", batch_size=2)])
+        assert committed.statuses() == {"pending": 2}
+        committed.run("DELETE FROM email_queue")

@@ -217,6 +217,32 @@ def test_retried_by_hand_it_goes_whole_with_its_key(batched: Stage, clock: Clock
     assert {(email.batch_id, email.generation) for email in third} == {(first[0].batch_id, 0)}
 
 
+def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
+    batched: Stage, clock: Clock
+) -> None:
+    first = doubtful(batched, 5)
+    batched.run("SELECT record_email_event('delivered', %s)", first[0].id)
+    clock.forward(MINUTE)
+    assert batched.claim() == []
+    with pytest.raises(Exception, match="may deliver it twice"), batched.conn.transaction():
+        batched.run("SELECT retry_email(%s)", first[1].id)
+    batched.run("SELECT retry_email(%s, true)", first[1].id)
+    (again,) = batched.claim()
+    assert (again.id, again.generation, again.batch_id) == (first[1].id, 1, None)
+    assert batched.statuses() == {"sent": 1, "sending": 1, "failed": 3}
+
+
+def test_one_that_is_not_all_back_yet_keeps_its_key(batched: Stage, clock: Clock) -> None:
+    batched.put(5)
+    lost = batched.claim()
+    clock.forward(MINUTE)
+    assert batched.value("SELECT mailgres.reap(2)") == 2
+    (back, _) = (email for email in batched.all() if email.status == "pending")
+    batched.run("SELECT retry_email(%s, true)", back.id)
+    after = batched.email(back.id)
+    assert (after.generation, after.batch_id) == (0, lost[0].batch_id)
+
+
 def test_an_answer_for_each_settles_it(batched: Stage, clock: Clock) -> None:
     doubtful(batched, 4)
     clock.forward(MINUTE)

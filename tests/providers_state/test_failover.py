@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from providers_state.stage import ACCOUNT, HOUR, MINUTE, SECOND, Stage
+from providers_state.stage import ACCOUNT, DAY, HOUR, MINUTE, SECOND, Stage
 from support.queue import RESEND, Clock, report
 
 
@@ -134,3 +135,30 @@ def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
     assert [(email.provider, email.batch_id) for email in again] == [("batches", None)] * 5
     assert {email.retries for email in again} == {0}
     assert clock.now == again[0].leased_at
+
+
+@pytest.mark.parametrize(("wait", "by"), [(MINUTE, "first"), (MINUTE + SECOND, "second")])
+def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
+    two: Stage, clock: Clock, wait: timedelta, by: str
+) -> None:
+    two.put(2, next_retry_at=clock.now)
+    (email,) = two.call("rate", retry_at=clock.now + wait)
+    if by == "first":
+        assert two.claim() == []
+        clock.forward(wait)
+    assert {email.provider for email in two.claim()} == {by}
+    assert two.email(email.id).status == "sending"
+
+
+@pytest.mark.parametrize(
+    ("pause", "wait"), [(SECOND, MINUTE), (5 * MINUTE, 5 * MINUTE), (DAY, 15 * MINUTE)]
+)
+def test_one_fixed_to_a_closed_provider_looks_again_when_it_may_be_open(
+    two: Stage, clock: Clock, pause: timedelta, wait: timedelta
+) -> None:
+    two.put()
+    (email,) = two.call("ambiguous")
+    clock.forward(HOUR)
+    two.run("SELECT mailgres.pause_provider('first', %s)", clock.now + pause)
+    assert two.claim() == []
+    assert two.email(email.id).next_retry_at == clock.now + wait

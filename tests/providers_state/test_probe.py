@@ -178,3 +178,32 @@ def test_an_operator_closes_it(tripped: Stage, clock: Clock) -> None:
     assert len(tripped.claim(limit=30)) == 21
     assert tripped.noted() == [OPENED, CLOSED]
     assert tripped.notes()[1].at == clock.now
+
+
+@pytest.mark.parametrize("fault", ["permanent", "transient"])
+def test_a_probe_that_was_never_called_says_nothing_and_frees_the_place(
+    tripped: Stage, clock: Clock, fault: str
+) -> None:
+    clock.forward(PAUSE)
+    email = probe(tripped)
+    tripped.finish(report(email, fault, called=False))
+    assert (tripped.circuit(), tripped.noted()) == ("half_open", [OPENED, HALF_OPEN])
+    other = probe(tripped)
+    assert other.id != email.id
+    tripped.finish(report(other, "sent"))
+    assert tripped.circuit() == "closed"
+
+
+def test_of_a_batch_those_that_were_called_decide(stage: Stage, clock: Clock) -> None:
+    stage.add("batches", batch=100)
+    stage.lead("batches")
+    stage.put(3)
+    stage.call("ambiguous", 3, batch_size=3)
+    stage.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
+    clock.forward(PAUSE)
+    uncalled, *called = stage.claim(limit=1)
+    stage.finish(report(uncalled, "permanent", called=False))
+    stage.put()
+    assert (stage.claim(), stage.circuit("batches")) == ([], "half_open")
+    stage.tell(called, "transient", batch_size=3, **ACCOUNT)
+    assert stage.circuit("batches") == "open"

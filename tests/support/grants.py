@@ -100,7 +100,7 @@ INTERNAL: Final = {
         next_pause next_tenant next_token_at open_routes opens_at out_at pace_of pick pick_of
         plan_calls provider_for quota_left record record_import refuse refuse_request remove
         reports_of resolve retry_delay room_at room_for secure send_alert set_aside set_bucket
-        set_circuit share_of suppress_reported take_tokens tenant_room tokens_of wait_for wake
+        set_circuit share_of suppress_reported take_tokens tenant_room tokens_of used wait_for wake
         wants_probe with_settings without_addresses
         """
     )

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.model import Email, Outcome, Settled
+from mailgres.model import Claim, Email, Outcome, Settled
 from mailgres.sender import Renderer, Sender
 from mailgres.store import QUERIES, Store
 from mailgres.worker import Worker
@@ -49,7 +48,7 @@ class StoppingStore(Store):
     ledger: Ledger
     stop_at: str | None
 
-    def begin(self, emails: Iterable[Email]) -> set[UUID]:
+    def begin(self, emails: Iterable[Email]) -> set[Claim]:
         self._point("begin")
         return super().begin(emails)
 

@@ -14,7 +14,7 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from mailgres.errors import DatabaseUnreachable
-from mailgres.model import Email, Outcome, Result, Settled
+from mailgres.model import Claim, Email, Outcome, Result, Settled
 from mailgres.store import Store
 from mailgres.worker.claimer import Claimer
 from mailgres.worker.finisher import Finisher
@@ -131,11 +131,11 @@ class FakeStore:
     def events(self, _after: int) -> list[tuple[int, str, str, str | None]]:
         return []
 
-    def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[UUID]:
+    def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[Claim]:
         if self.faults:
             raise self.faults.pop(0)
         self.extensions.append(list(emails))
-        return {email.id for email in self.extensions[-1]} - self.lost
+        return {email.claim for email in self.extensions[-1] if email.id not in self.lost}
 
 
 def finisher(store: FakeStore, held: InFlight, **options: Any) -> Finisher:
@@ -161,14 +161,26 @@ class TestFinisher:
     def test_flushes_at_the_end(self) -> None:
         store, held = FakeStore(), InFlight(99)
         writes = finisher(store, held, linger=DEADLINE, most=2)
-        writes.put([sent(an_email()) for _ in range(5)])
+        for _ in range(5):
+            writes.put([sent(an_email())])
         assert writes.close(DEADLINE)
         assert [len(batch) for batch in store.batches] == [2, 2, 1]
+
+    def test_a_call_is_not_cut_in_two(self) -> None:
+        """Who dies in between would leave a batch of which one half is settled."""
+        store, held = FakeStore(), InFlight(99)
+        writes = finisher(store, held, linger=DEADLINE, most=4)
+        for _ in range(3):
+            writes.put([sent(an_email()) for _ in range(3)])
+        assert writes.close(DEADLINE)
+        assert [len(batch) for batch in store.batches] == [6, 3]
 
     def test_waits_for_the_database(self) -> None:
         """The outcomes are kept, and count as held, until they are written."""
         away: list[Exception] = [psycopg.OperationalError("away"), PoolTimeout("none")]
-        store, held = FakeStore([*away, psycopg.errors.QueryCanceled("slow")]), InFlight(99)
+        standby = psycopg.errors.ReadOnlySqlTransaction("a standby")
+        store = FakeStore([*away, psycopg.errors.QueryCanceled("slow"), standby])
+        held = InFlight(99)
         email = an_email()
         held.add([email])
         writes = finisher(store, held)

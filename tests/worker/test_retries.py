@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mailgres.model import Email, Message, Outcome, Result, Verdict
+from mailgres.model import Claim, Email, Message, Outcome, Result, Verdict
 from mailgres.providers import Capabilities
 from mailgres.providers.faulty import Fault, FaultyProvider
 from mailgres.sender import Renderer
@@ -72,8 +72,24 @@ def test_dead_after_the_last(bench: Bench) -> None:
 @pytest.mark.parametrize("verdict", ["rate", "quota", "config"])
 def test_what_spends_no_retry(bench: Bench, verdict: Verdict) -> None:
     email = bench.enqueue(max_retries=0)
-    assert bench.drain(double(bench, Fault(verdict, rate=1.0))).retried == 1
+    with bench.here(double(bench, Fault(verdict, rate=1.0))) as worker:
+        assert worker.drain(once=True).retried == 1
     assert (bench.email(email).status, bench.email(email).retries) == ("pending", 0)
+
+
+def test_a_drain_waits_for_a_rate_limit(bench: Bench) -> None:
+    """The provider says "later" once; that is not a reason to leave the email for the next run."""
+    bench.enqueue()
+    done = bench.drain(double(bench, Fault("rate", calls=frozenset({1}))))
+    assert (done.retried, done.sent) == (1, 1)
+
+
+def test_a_drain_does_not_wait_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider says nothing but "later"."""
+    monkeypatch.setattr("mailgres.worker.worker.WORTH_WAITING", 3.0)
+    bench.enqueue()
+    done = bench.drain(double(bench, Fault("rate", rate=1.0)))
+    assert (done.retried, done.sent) == (2, 0)
 
 
 def test_permanent(bench: Bench) -> None:
@@ -221,7 +237,7 @@ def test_a_bug_of_our_own_and_an_outage(bench: Bench, monkeypatch: pytest.Monkey
     with bench.here(provider, renderer=Narrow) as worker:
         begin, begun = worker.store.begin, []
 
-        def begin_thrice(emails: Iterable[Email]) -> set[UUID]:
+        def begin_thrice(emails: Iterable[Email]) -> set[Claim]:
             begun.append(emails)
             if len(begun) == 3:
                 raise psycopg.OperationalError("away")

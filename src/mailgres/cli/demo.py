@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
 from mailgres import demo as demonstration
@@ -15,4 +17,6 @@ def demo() -> None:
     """
     from rich.console import Console  # noqa: PLC0415 - loaded when it runs
 
+    # The faults are simulated and shown in tables; the worker's log would tell them once more.
+    logging.getLogger("mailgres").addHandler(logging.NullHandler())
     demonstration.run(Console(highlight=False))

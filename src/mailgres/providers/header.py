@@ -64,7 +64,7 @@ class Unsendable(Exception):
     @property
     def result(self) -> Result:
         """What a provider answers for such an email."""
-        return Result(self.verdict, code=self.code, message=self.message)
+        return Result(self.verdict, code=self.code, message=self.message, called=False)
 
 
 def plain(text: str, field: str) -> str:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
-    from mailgres.model import Email
+    from mailgres.model import Claim, Email
     from mailgres.store import Store
 
 
@@ -23,13 +22,13 @@ class Begins:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: list[tuple[Sequence[Email], Future[set[UUID]]]] = []
+        self._waiting: list[tuple[Sequence[Email], Future[set[Claim]]]] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
 
-    def begin(self, emails: Sequence[Email]) -> set[UUID]:
+    def begin(self, emails: Sequence[Email]) -> set[Claim]:
         """The emails that may be sent. What the database raises, everybody gets who shared it."""
-        mine: Future[set[UUID]] = Future()
+        mine: Future[set[Claim]] = Future()
         with self._lock:
             self._waiting.append((emails, mine))
         with self._turn:
@@ -49,4 +48,4 @@ class Begins:
                 raise
         else:
             for emails, future in together:
-                future.set_result({email.id for email in emails} & begun)
+                future.set_result({email.claim for email in emails} & begun)

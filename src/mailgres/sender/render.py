@@ -49,7 +49,7 @@ class Renderer:
         try:
             content = self._content(email)
         except TemplateFailed as error:
-            fault = Result("permanent", code="template_failed", message=error.message)
+            fault = Result("permanent", code="template_failed", message=error.message, called=False)
             return Outcome(email, fault)
         template = senders[0].get(email.template_type, (None, None))
         tenant = senders[1].get(email.tenant_id, (None, None))
@@ -84,4 +84,5 @@ NO_SENDER = Result(
     "config",
     code="no_sender",
     message="there is no from-address: set MAILGRES_FROM_EMAIL, or one for the template or tenant",
+    called=False,
 )

@@ -46,11 +46,14 @@ class Sender:
         messages = [item for item in rendered if isinstance(item, Message)]
         if messages and not provider.capabilities.idempotent:
             allowed = self._begins.begin([message.email for message in messages])
-            messages = [message for message in messages if message.email.id in allowed]
+            messages = [message for message in messages if message.email.claim in allowed]
         if messages:
             outcomes += call(provider, messages)
-            self._limits.look(provider)
         return outcomes
+
+    def learn(self, provider: str) -> None:
+        """Pass on what a provider said of its limits; after its outcomes are in safe hands."""
+        self._limits.look(self.providers[provider])
 
 
 def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:

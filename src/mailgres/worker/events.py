@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MENDED = " (when it is mended: mailgres providers reset {})"
 HARMLESS = {"CircuitBreakerHalfOpen", "CircuitBreakerClosed", "Resumed"}
 
 
@@ -35,10 +36,11 @@ class EventLog:
                 self._last = number
                 log.log(
                     logging.INFO if event in HARMLESS else logging.WARNING,
-                    "%s: %s%s",
+                    "%s: %s%s%s",
                     event,
                     provider,
                     f": {reason}" if reason else "",
+                    MENDED.format(provider) if event == "CircuitBreakerOpened" else "",
                     extra={"action": "provider", "event": event, "provider": provider},
                 )
         except psycopg.Error:

@@ -18,7 +18,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from mailgres.model import Outcome, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from mailgres.model import Settled
     from mailgres.store import Store
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNREACHABLE = (psycopg.OperationalError, PoolTimeout)
+UNREACHABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,  # a standby that takes over, a disk that is full
+    PoolTimeout,
+)
 """What the driver raises while the database cannot be asked."""
 
 
@@ -42,7 +46,7 @@ class Finisher(threading.Thread):
         self.linger = linger
         self.most = most
         self.counts: Counter[str] = Counter()
-        self._waiting: deque[Outcome] = deque()
+        self._waiting: deque[Sequence[Outcome]] = deque()  # whole calls: they are not cut in two
         self._changed = threading.Condition()
         self._closing = False
         self._at_hand = 0
@@ -51,13 +55,14 @@ class Finisher(threading.Thread):
     def unwritten(self) -> int:
         """How many outcomes are in memory alone."""
         with self._changed:
-            return len(self._waiting) + self._at_hand
+            return sum(map(len, self._waiting)) + self._at_hand
 
-    def put(self, outcomes: Iterable[Outcome]) -> None:
-        """Hand over outcomes to be written."""
-        with self._changed:
-            self._waiting.extend(outcomes)
-            self._changed.notify()
+    def put(self, outcomes: Sequence[Outcome]) -> None:
+        """Hand over the outcomes of a call; they are written together."""
+        if outcomes:
+            with self._changed:
+                self._waiting.append(outcomes)
+                self._changed.notify()
 
     def close(self, timeout: float) -> bool:
         """Write what is left and end; tells whether all was written in time."""
@@ -78,11 +83,15 @@ class Finisher(threading.Thread):
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._closing:
-                self._changed.wait_for(
-                    lambda: len(self._waiting) >= self.most or self._closing, self.linger
-                )
-            self._at_hand = min(len(self._waiting), self.most)
-            return [self._waiting.popleft() for _ in range(self._at_hand)]
+                self._changed.wait_for(self._has_enough, self.linger)
+            batch: list[Outcome] = []
+            while self._waiting and len(batch) < self.most:
+                batch += self._waiting.popleft()
+            self._at_hand = len(batch)
+            return batch
+
+    def _has_enough(self) -> bool:
+        return self._closing or sum(map(len, self._waiting)) >= self.most
 
     def _write(self, batch: Sequence[Outcome]) -> None:
         """Write a batch, however long the database is away."""

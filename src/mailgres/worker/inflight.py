@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from uuid import UUID
 
-    from mailgres.model import Email
+    from mailgres.model import Claim, Email
 
 
 class InFlight:
@@ -24,7 +23,7 @@ class InFlight:
         self._clock = clock
         self._changed = threading.Condition()
         # By email and lease: one that was lost may be claimed again before its call returns.
-        self._held: dict[tuple[UUID, UUID], tuple[Email, float]] = {}
+        self._held: dict[Claim, tuple[Email, float]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -33,13 +32,13 @@ class InFlight:
         """Hold emails that were just leased."""
         now = self._clock()
         with self._changed:
-            self._held.update((_key(email), (email, now)) for email in emails)
+            self._held.update((email.claim, (email, now)) for email in emails)
 
     def remove(self, emails: Iterable[Email]) -> None:
         """Let go of emails that are settled or not ours any more."""
         with self._changed:
             for email in emails:
-                self._held.pop(_key(email), None)
+                self._held.pop(email.claim, None)
             self._changed.notify_all()
 
     def extended(self, emails: Iterable[Email]) -> None:
@@ -47,8 +46,8 @@ class InFlight:
         now = self._clock()
         with self._changed:
             for email in emails:
-                if _key(email) in self._held:
-                    self._held[_key(email)] = (email, now)
+                if email.claim in self._held:
+                    self._held[email.claim] = (email, now)
 
     def older_than(self, seconds: float) -> list[Email]:
         """Emails whose lease was taken or lengthened longer ago than this."""
@@ -71,7 +70,3 @@ class InFlight:
         """Everything that is held."""
         with self._changed:
             return [email for email, _ in self._held.values()]
-
-
-def _key(email: Email) -> tuple[UUID, UUID]:
-    return email.id, email.lease_token

@@ -58,7 +58,7 @@ class Keeper(threading.Thread):
         except psycopg.Error as error:
             log.warning("leases not extended", extra={"action": "extend", "error": str(error)})
             return
-        self.held.extended(email for email in emails if email.id in still_ours)
-        if lost := [email for email in emails if email.id not in still_ours]:
+        self.held.extended(email for email in emails if email.claim in still_ours)
+        if lost := [email for email in emails if email.claim not in still_ours]:
             log.warning("leases lost", extra={"action": "extend", "emails": len(lost)})
             self.held.remove(lost)

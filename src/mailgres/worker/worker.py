@@ -85,6 +85,8 @@ class Worker:
         self._given_back = 0
         self._kept = 0
         self._gives_up_at = math.inf
+        self._waited = 0.0
+        self._sent_before_wait = 0
 
     def stop(self) -> None:
         """Ask it to stop: no more claims, what is in flight is finished."""
@@ -101,6 +103,7 @@ class Worker:
 
     def _work(self, *, until_empty: bool, deadline: float | None, once: bool = False) -> Summary:
         start = time.monotonic()
+        self.keeper.events.tell()  # what happens from now on is ours to tell
         for thread in (self.finisher, self.keeper, *self._senders):
             thread.start()
         try:
@@ -157,14 +160,21 @@ class Worker:
         return empty and not self._wait_for_rate() and not self.claimer.in_trouble
 
     def _wait_for_rate(self) -> bool:
-        """Wait for a rate limit, if that is all that emails wait for and it is soon."""
+        """Wait for a rate limit, if that is all that emails wait for and it is soon.
+
+        A provider that goes on saying "later" is not waited for: nothing was sent in between.
+        """
         try:
             wait = self.store.rate_frees_in()
         except UNREACHABLE:
             return True
-        if wait is None or wait.total_seconds() > WORTH_WAITING:
+        if self.finisher.counts["sent"] > self._sent_before_wait:
+            self._sent_before_wait, self._waited = self.finisher.counts["sent"], 0.0
+        seconds = max(wait.total_seconds(), 0.001) if wait is not None else math.inf
+        self._waited += seconds
+        if self._waited > WORTH_WAITING:
             return False
-        self.stopping.wait(max(wait.total_seconds(), 0.001))
+        self.stopping.wait(seconds)
         return True
 
     def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
@@ -210,6 +220,7 @@ class Worker:
             told = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
             self.held.remove(email for email in emails if email.id not in told)
+            self.sender.learn(emails[0].provider)
 
     def _shut_down(self) -> None:
         """Finish what is in flight for as long as the grace allows, give back the rest."""
@@ -284,4 +295,4 @@ def _not_prepared(email: Email, place: str) -> Result:
     """What a fault of our own means; by its code the claim sends those of a batch alone."""
     code = "not_prepared" if email.batch_id is None else "batch:not_prepared"
     message = "the email could not be prepared: see the log"
-    return Result("transient", code=code, message=message, detail=place)
+    return Result("transient", code=code, message=message, detail=place, called=False)

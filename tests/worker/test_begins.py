@@ -1,0 +1,63 @@
+"""Calls that begin together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import psycopg
+import pytest
+
+from mailgres.model import Claim, Email
+from mailgres.sender.begins import Begins
+from mailgres.store import Store
+from worker.bench import DEADLINE, until
+from worker.test_parts import an_email
+
+
+def test_a_lease_that_was_lost_begins_nothing() -> None:
+    """Claimed again meanwhile, the same email may be here twice: only one of them is ours."""
+    now = an_email()
+    before = an_email(id=now.id)
+
+    class Leases:
+        def begin(self, emails: Iterable[Email]) -> set[Claim]:
+            return {email.claim for email in emails if email == now}
+
+    begins = Begins(cast("Store", Leases()))
+    assert begins.begin([before, now]) == {now.claim}
+    assert begins.begin([before]) == set()
+
+
+def test_threads_share_a_statement() -> None:
+    """While one is on its way the others gather, and go together."""
+    gate, asked = threading.Event(), []
+
+    class Slow:
+        def begin(self, emails: Iterable[Email]) -> set[Claim]:
+            asked.append(list(emails))
+            assert gate.wait(DEADLINE)
+            return {email.claim for email in asked[-1]}
+
+    begins = Begins(cast("Store", Slow()))
+    emails = [an_email() for _ in range(5)]
+    with ThreadPoolExecutor(5) as threads:
+        first = threads.submit(begins.begin, emails[:1])
+        until(lambda: len(asked) == 1, "the first is on its way")
+        rest = [threads.submit(begins.begin, [email]) for email in emails[1:]]
+        until(lambda: len(begins._waiting) == 4, "the others wait")
+        gate.set()
+        assert first.result() == {emails[0].claim}
+        assert [one.result() for one in rest] == [{email.claim} for email in emails[1:]]
+    assert [len(each) for each in asked] == [1, 4]
+
+
+def test_what_the_database_raises_everybody_gets() -> None:
+    class Away:
+        def begin(self, _emails: Iterable[Email]) -> set[Claim]:
+            raise psycopg.OperationalError("away")
+
+    with pytest.raises(psycopg.OperationalError):
+        Begins(cast("Store", Away())).begin([an_email()])
