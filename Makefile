@@ -50,11 +50,10 @@ else
 	done
 endif
 
-# What depends on the version of PostgreSQL: its tests run on the second kind of binaries, too.
-DATABASE_TESTS := $(addprefix tests/,api claim embedded janitor lifecycle migrations processors \
-    providers_state security)
+# What depends most on the version of PostgreSQL: in CI it runs on the second kind, too.
+DATABASE_TESTS := $(addprefix tests/,claim embedded lifecycle migrations processors)
 
-test-database: ## Run the tests of the database side alone
+test-database: ## Run the tests that depend most on the version of PostgreSQL
 	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"
 
 test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the wheel's
