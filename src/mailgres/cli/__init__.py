@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from mailgres import __version__
-from mailgres.cli.config import config
-from mailgres.cli.demo import demo
-from mailgres.cli.dev import dev
 from mailgres.cli.errors import FriendlyGroup
-from mailgres.cli.eta import eta
-from mailgres.cli.explain import errors
-from mailgres.cli.janitor import janitor
-from mailgres.cli.migrate import migrate
-from mailgres.cli.providers import providers
-from mailgres.cli.routes import routes
-from mailgres.cli.templates import templates
-from mailgres.cli.tenants import tenants
-from mailgres.cli.worker import process, worker
 
 __all__ = ["main"]
 
+COMMANDS = {
+    "config": "config",
+    "demo": "demo",
+    "dev": "dev",
+    "errors": "explain",
+    "eta": "eta",
+    "janitor": "janitor",
+    "migrate": "migrate",
+    "process": "worker",
+    "providers": "providers",
+    "routes": "routes",
+    "templates": "templates",
+    "tenants": "tenants",
+    "worker": "worker",
+}
+"""Every command and the module of this package that has it."""
 
-@click.group(cls=FriendlyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+
+class Commands(FriendlyGroup):
+    """The commands, each loaded when it is called: what it needs is not what the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Every command."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """One command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"mailgres.cli.{COMMANDS[cmd_name]}")
+        by_name = (each for each in vars(module).values() if isinstance(each, click.Command))
+        return next(each for each in by_name if each.name == cmd_name)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mailgres")
 def main() -> None:
     """An email queue that lives in your PostgreSQL."""
-
-
-main.add_command(config)
-main.add_command(demo)
-main.add_command(dev)
-main.add_command(errors)
-main.add_command(eta)
-main.add_command(janitor)
-main.add_command(migrate)
-main.add_command(providers)
-main.add_command(routes)
-main.add_command(templates)
-main.add_command(tenants)
-main.add_command(process)
-main.add_command(worker)
