@@ -67,6 +67,7 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/settings_page.py
 	$(BIN)/python scripts/provider_errors.py
 	$(BIN)/python scripts/speed_table.py
+	$(BIN)/python scripts/pg_cron_jobs.py
 
 soak: $(READY) ## Send 20,000 mails through faults, killed workers and restarts (minutes); SEED=n
 	@set -e; for kind in resend ses smtp; do \

@@ -90,3 +90,43 @@ def test_the_page_has_all_of_them() -> None:
         assert interval == f"{one.every.total_seconds():g} s"
         assert chunk == (str(one.chunk) if one.chunk else "none")
         assert by_hand.startswith(f"`mailgres janitor {one.name}")
+
+
+# --- all of them
+
+
+def test_all_of_them(house: House) -> None:
+    result = janitor("--all", "--database-url", house.url)
+    assert result.exit_code == 0, result.output
+    done = [json.loads(line)["janitor"] for line in result.output.splitlines()]
+    assert done == [one.name for one in JANITORS.values() if one.locked]
+
+
+def test_one_that_fails_keeps_no_other_from_being_done(house: House) -> None:
+    """Two fail; each is told, with what to do."""
+    for function in ("reap", "purge_archive"):
+        house.run(f"ALTER FUNCTION mailgres.{function} RENAME TO gone")
+        house.run(
+            f"CREATE FUNCTION mailgres.{function}(int) RETURNS int LANGUAGE sql"
+            " AS 'SELECT 1 / ($1 - $1)'"
+        )
+        house.run("ALTER FUNCTION mailgres.gone RENAME TO gone_" + function)
+    result = janitor("--all", "--database-url", house.url)
+    assert result.exit_code == 1
+    done = {json.loads(line)["janitor"] for line in result.stdout.splitlines()}
+    assert done == {one.name for one in JANITORS.values() if one.locked} - {"reap", "purge"}
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert [line.split()[1] for line in errors] == ["reap", "purge"]
+    assert "Traceback" not in result.output
+
+
+def test_all_without_a_schema(empty_database_url: str) -> None:
+    result = janitor("--all", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 2
+    assert "mailgres migrate" in result.stderr
+
+
+def test_all_goes_alone(database_url: str) -> None:
+    for more in (("reap",), ("--worker", "w")):
+        assert janitor("--all", *more, "--database-url", database_url).exit_code == 2

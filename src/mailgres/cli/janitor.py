@@ -12,8 +12,9 @@ import psycopg
 
 from mailgres import __version__, database
 from mailgres import janitor as janitors
+from mailgres.cli.errors import CliError
 from mailgres.cli.options import settings_options
-from mailgres.errors import MailgresError, NotMigrated
+from mailgres.errors import DatabaseUnreachable, MailgresError, NotMigrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,28 +25,58 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="All duties that are not a worker's own.")
 @click.option("--worker", metavar="NAME", help="Whose heartbeat it is.")
 @settings_options("database_url", "alert_email", "alert_webhook")
-def janitor(*, settings: Settings, name: str | None, worker: str | None) -> None:
-    """Do one duty of the janitors once, or list them.
+def janitor(*, settings: Settings, name: str | None, every: bool, worker: str | None) -> None:
+    """Do one duty of the janitors once, or all, or list them.
 
     Workers do them at their intervals by themselves. Doing one by hand beside them is safe: a duty
-    is done by one at a time, and `busy` says that it was being done already.
+    is done by one at a time, and `busy` says that it was being done already. --all is for schedules
+    without a worker: one duty that fails keeps no other from being done, and the exit code is 1.
 
     \b
     Examples:
       mailgres janitor
       mailgres janitor archive
+      mailgres process --until-empty && mailgres janitor --all
     """
-    if name is None:
+    if every and (name or worker):
+        raise click.UsageError("--all goes with no name and no --worker.")
+    if every:
+        _do_all(settings)
+    elif name is None:
         for line in _listed():
             click.echo(line)
-        return
-    duty, url = _find(name), settings.database_url
-    if not duty.locked and worker is None:
-        raise click.UsageError(f"Every worker does {name} for itself: name one with --worker.")
+    else:
+        duty = _find(name)
+        if not duty.locked and worker is None:
+            raise click.UsageError(f"Every worker does {name} for itself: name one with --worker.")
+        _do(duty, settings, worker or "")
+
+
+def _do_all(settings: Settings) -> None:
+    """Do every duty that one worker does for all; what fails is said and comes last."""
+    failed: MailgresError | None = None
+    for duty in janitors.JANITORS.values():
+        if duty.locked:
+            try:
+                _do(duty, settings, "")
+            except (DatabaseUnreachable, NotMigrated):
+                raise  # the others would fail for the same reason
+            except MailgresError as error:
+                if failed:
+                    CliError(failed).show()
+                failed = error
+    if failed:
+        raise failed
+
+
+def _do(duty: Janitor, settings: Settings, worker: str) -> None:
+    """Do a duty once and report it in a line of JSON."""
     alerts = janitors.Alerts(settings.alert_email, settings.alert_webhook)
-    given = janitors.WorkerInfo(worker or "", __version__, alerts=alerts)
+    given = janitors.WorkerInfo(worker, __version__, alerts=alerts)
+    url = settings.database_url
     with _explained(duty):
         done = janitors.run(duty, lambda: database.connect(url, autocommit=True), given)
     report = {"janitor": duty.name, "handled": done.handled, "busy": done.busy, "more": done.more}

@@ -1,0 +1,216 @@
+"""deploy/docker: nothing here runs containers, so the files are read as their tools read them."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from deploy.files import DEPLOY, ROOT, check_call, read
+from mailgres import __version__
+
+yaml: Any = pytest.importorskip("yaml")
+
+DOCKER = DEPLOY / "docker"
+PINNED = re.compile(r"[\w./-]+:\d+\.\d+(\.\d+)?[\w.-]*")
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile: instruction and arguments, lines joined, comments gone."""
+    text = re.sub(r"^#.*\n", "", read("docker", "Dockerfile"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [
+        (word, rest.strip()) for line in lines if line for word, _, rest in [line.partition(" ")]
+    ]
+
+
+def given(word: str) -> list[str]:
+    return [rest for found, rest in instructions() if found == word]
+
+
+def last_stage() -> list[tuple[str, str]]:
+    all_of_them = instructions()
+    start = max(n for n, (word, _) in enumerate(all_of_them) if word == "FROM")
+    return all_of_them[start:]
+
+
+@pytest.fixture
+def compose() -> Any:
+    return yaml.safe_load(read("docker", "compose.yaml"))
+
+
+# --- the image
+
+
+def test_the_base_is_pinned_and_one_that_is_supported() -> None:
+    bases = {rest.split()[0] for rest in given("FROM")}
+    assert len(bases) == 1
+    (base,) = bases
+    assert PINNED.fullmatch(base)
+    (low, high) = re.findall(r"[<>]=?3\.(\d+)", pyproject("requires-python"))
+    assert int(low) <= int(base.split(".")[1]) < int(high)
+
+
+def pyproject(key: str) -> str:
+    (line,) = re.findall(rf"^{key} = .*$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    return str(line)
+
+
+def test_it_does_not_run_as_root() -> None:
+    words = [word for word, _ in last_stage()]
+    (user,) = [rest for word, rest in last_stage() if word == "USER"]
+    uid, _, gid = user.partition(":")
+    assert int(uid) > 0
+    assert int(gid) > 0
+    assert f"--uid {uid} " in " ".join(rest for word, rest in last_stage() if word == "RUN")
+    assert "RUN" not in words[words.index("USER") :]
+
+
+def test_it_holds_no_secret() -> None:
+    assert given("ARG") == []
+    assert given("ADD") == []
+    (environment,) = given("ENV")
+    assert set(re.findall(r"(\w+)=", environment)) == {
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONUNBUFFERED",
+    }
+
+
+def test_what_it_runs_exists() -> None:
+    entry, command = (json.loads(given(word)[0]) for word in ("ENTRYPOINT", "CMD"))
+    assert entry == ["mailgres"]
+    check_call(command)
+    extras = re.search(r"'\.\[(.*)\]'", given("RUN")[0])
+    assert extras
+    written = (ROOT / "pyproject.toml").read_text()
+    for extra in extras[1].split(","):
+        assert re.search(rf"^{extra} = \[", written, re.MULTILINE)
+    assert given("EXPOSE") == ["8025"]
+
+
+def sources() -> list[tuple[str, str]]:
+    """What is copied out of the checkout, and where to."""
+    found = []
+    for rest in given("COPY"):
+        if not rest.startswith("--from="):
+            *files, target = rest.split()
+            found += [(file, file if target == "./" else target) for file in files]
+    return found
+
+
+def test_the_builder_gets_what_is_copied_and_nothing_else() -> None:
+    ignored = [line for line in read("docker", "Dockerfile.dockerignore").splitlines() if line]
+    patterns = [line for line in ignored if not line.startswith("#")]
+    assert patterns[0] == "*"
+    assert sorted(line[1:] for line in patterns if line.startswith("!")) == sorted(
+        file for file, _ in sources()
+    )
+    assert any(fnmatch.fnmatch("src/.env.local", line.replace("**", "*")) for line in patterns[1:])
+    for file, _ in sources():
+        assert (ROOT / file).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_package_can_be_built_from_what_is_copied(tmp_path: Path) -> None:
+    build, out = tmp_path / "build", tmp_path / "out"
+    build.mkdir()
+    for file, target in sources():
+        if (ROOT / file).is_dir():
+            skip = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / file, build / target, ignore=skip)
+        else:
+            shutil.copy(ROOT / file, build / target)
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(out), str(build)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in out.iterdir()] == [f"mailgres-{__version__}-py3-none-any.whl"]
+
+
+# --- compose
+
+
+def test_services(compose: Any) -> None:
+    services = compose["services"]
+    assert services.keys() == {"postgres", "migrate", "worker", "serve"}
+    for name in services.keys() - {"postgres"}:
+        check_call(services[name]["command"])
+        assert services[name]["image"] == f"mailgres:{__version__}"
+    assert PINNED.fullmatch(services["postgres"]["image"])
+
+
+def test_they_wait_for_each_other(compose: Any) -> None:
+    services = compose["services"]
+    assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert services["migrate"]["restart"] == "no"
+    assert "healthcheck" in services["postgres"]
+    for name in ("worker", "serve"):
+        done = {"migrate": {"condition": "service_completed_successfully"}}
+        assert services[name]["depends_on"] == done
+        assert services[name]["restart"] == "unless-stopped"
+        assert int(services[name]["stop_grace_period"].removesuffix("s")) > 30, "grace"
+
+
+def test_ours_may_do_little(compose: Any) -> None:
+    for name in ("migrate", "worker", "serve"):
+        service = compose["services"][name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "privileged" not in service
+        assert "volumes" not in service
+
+
+def test_nothing_is_open_to_the_world(compose: Any) -> None:
+    for service in compose["services"].values():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:")
+
+
+def test_secrets_come_from_outside_and_their_lack_is_told(compose: Any) -> None:
+    asked = set()
+    for service in compose["services"].values():
+        for variable, value in service["environment"].items():
+            if "PASSWORD" in variable or "SECRET" in variable:
+                match = re.fullmatch(r"\$\{(\w+):\?.+\}", value)
+                assert match, f"{variable} is not from outside"
+                asked.add(match[1])
+    assert asked == set(re.findall(r"^(\w+)=$", read("docker", ".env.example"), re.MULTILINE))
+    for service in compose["services"].values():
+        url = urlsplit(service["environment"].get("DATABASE_URL", ""))
+        assert url.password is None
+
+
+def test_the_build_finds_its_files(compose: Any) -> None:
+    build = compose["services"]["worker"]["build"]
+    context = (DOCKER / build["context"]).resolve()
+    assert context == ROOT.resolve()
+    assert (context / build["dockerfile"]).is_file()
+
+
+def test_files_with_secrets_are_not_for_git() -> None:
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {".env", "mailgres.env"} <= set(ignored)
+
+
+def test_docker_understands_it(tmp_path: Path) -> None:
+    if shutil.which("docker") is None:
+        pytest.skip("no docker here")
+    if subprocess.run(
+        ["docker", "compose", "version"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("docker has no compose here")
+    shutil.copy(DOCKER / "compose.yaml", tmp_path)
+    (tmp_path / ".env").write_text("POSTGRES_PASSWORD=x\nMAILGRES_SERVE_SECRET=y\n")
+    command = ["docker", "compose", "-f", str(tmp_path / "compose.yaml"), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
