@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import pytest
 
 import freeze
 from mailgres import embedded, migrate, resources
+from support import privacy
 from support.postgres import GIVEN_URL, Connect, Server, database_name, open_server
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ def _no_database_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test reach a database that the developer's shell happens to name."""
     for name in CONNECTION_VARIABLES:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _private_logs() -> Iterator[None]:
+    """Let no test pass in which a log line has a recipient, a subject, a payload or a secret."""
+    with contextmanager(privacy.watch)():
+        yield
 
 
 def _fast_place() -> Path | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 Claim = tuple["UUID", "UUID"]
@@ -38,6 +38,7 @@ class Email:
     recipient_email: str
     payload: str
     retries: int
+    max_retries: int
     generation: int
     provider: str
     priority: int
@@ -160,11 +161,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of an email by its outcome; `refused` if the lease was lost and nothing was."""
+    """What became of an email by its outcome; `refused` if the lease was lost and nothing was.
+
+    `retry_in`: how long it waits for its next try.
+    """
 
     id: UUID
     status: str | None
     retries: int | None
-    next_retry_at: datetime | None
+    retry_in: timedelta | None
     dead_reason: str | None
     refused: str | None

@@ -5,7 +5,7 @@
 -- claim --
 SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
        payload::text AS payload,
-       retries, generation, provider, priority,
+       retries, max_retries, generation, provider, priority,
        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments, batch_id
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
@@ -13,7 +13,7 @@ FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 SELECT mailgres.begin(%(token)s, %(ids)s)
 
 -- finish --
-SELECT id, status, retries, next_retry_at, dead_reason, refused
+SELECT id, status, retries, next_retry_at - mailgres.now(), dead_reason, refused
 FROM mailgres.finish(%(outcomes)s)
 WHERE status IS DISTINCT FROM 'sent'
 

@@ -1,11 +1,14 @@
-"""Where an error came from, without what it says.
+"""What may be told of an error in a log.
 
 The text of an exception, and the lines that a traceback shows, may quote an address or the content
 of an email, and a log must not. Its type and the places it passed through are enough to find it.
+Texts that others wrote for people (a provider's answer, the database's complaint) are told without
+the addresses in them.
 """
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +19,25 @@ if TYPE_CHECKING:
 MOST_FRAMES = 12
 """Places shown of one error, the innermost ones."""
 MOST_CAUSES = 5
+LONGEST_TEXT = 2000
+"""Characters of a text that are told, as `mailgres.without_addresses` keeps them."""
+ADDRESS = "<address>"
+
+_ADDRESS = re.compile(r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+""")
+
+
+def without_addresses(text: str) -> str:
+    """Return the text on one line and without addresses: as SQL's function of this name does."""
+    return _ADDRESS.sub(ADDRESS, " ".join(text[:LONGEST_TEXT].split()))
+
+
+def reason(error: BaseException) -> str:
+    """Return what the database or the system says went wrong.
+
+    The first line only: the details that follow may quote a row.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return without_addresses(lines[0])
 
 
 def where(error: BaseException) -> str:

@@ -15,6 +15,7 @@ _EMAIL: dict[str, Any] = {
     "recipient_email": "ana@example.org",
     "payload": "{}",
     "retries": 0,
+    "max_retries": 3,
     "generation": 0,
     "provider": "resend",
     "priority": 5,

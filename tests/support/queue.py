@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from mailgres.testing import freeze, travel
+from support import privacy
 
 WITH_KEYS = "resend"
 """A provider that takes idempotency keys."""
@@ -78,6 +79,7 @@ class Queue:
     ) -> UUID:
         """Call enqueue_email; options are its arguments without `p_`."""
         given = {"template_type": template_type, "recipient_email": recipient_email, **options}
+        privacy.remember(given)
         arguments = ", ".join(f"p_{name} => %({name})s" for name in given)
         values = {key: Jsonb(v) if isinstance(v, dict) else v for key, v in given.items()}
         row = self.conn.execute(ENQUEUE.format(arguments), values).fetchone()

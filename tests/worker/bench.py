@@ -24,6 +24,7 @@ from mailgres.providers import Provider
 from mailgres.sender import Renderer, Sender
 from mailgres.store import Store
 from mailgres.worker import Summary, Worker
+from support import privacy
 from support.queue import HOLD, Queue
 from worker.double import NAME, Ledger
 
@@ -145,6 +146,8 @@ class Bench(Queue):
             finally:
                 with suppress(ProcessLookupError):  # children, too
                     os.killpg(popen.pid, signal.SIGKILL)
+                popen.wait()
+                privacy.check(log.read_text())
 
     @contextmanager
     def here(self, provider: Provider, **options: Any) -> Iterator[Worker]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -12,11 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.model import Claim, Email, Outcome, Settled
 from mailgres.sender import Renderer, Sender
+from mailgres.settings import Settings
 from mailgres.store import QUERIES, Store
 from mailgres.worker import Worker
 from mailgres.worker.fleet import on_signals
@@ -102,8 +103,9 @@ def main(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    ordered = Order(**json.loads(sys.argv[1]))
+    logs.start(Settings(worker_name=ordered.name.replace(" ", "-"), log_level="debug"))
     try:
-        main(Order(**json.loads(sys.argv[1])))
+        main(ordered)
     except MailgresError as error:
         sys.exit(f"Error: {error.message}")

@@ -74,7 +74,7 @@ def test_a_lost_lease(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         until(lambda: len(worker.held) == 0, "it is let go")
     assert bench.email(email) == stolen
     (record,) = [one for one in caplog.records if "lease lost" in one.message]
-    assert (record.__dict__["id"], record.__dict__["sqlstate"]) == (str(email), "MG030")
+    assert (record.__dict__["jobId"], record.__dict__["sqlstate"]) == (str(email), "MG030")
 
 
 def test_lost_and_claimed_again(bench: Bench) -> None:

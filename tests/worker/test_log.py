@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from mailgres.model import Email, Message, Outcome, Result
+from mailgres import logs
+from mailgres.model import Email, Message, Outcome, Result, Verdict
 from mailgres.sender import Renderer
+from mailgres.settings import Settings
 from mailgres.trace import where
-from support.queue import RECIPIENT
+from support.queue import RECIPIENT, Clock
 from worker.bench import Bench
 from worker.double import Double
 
@@ -86,33 +90,87 @@ def test_nothing_of_the_email(
 
 
 class Refusing(Double):
-    """A provider that says of whom it will not hear."""
+    """A provider that says of whom it will not hear, and of what."""
+
+    verdict: Verdict = "permanent"
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        text = f"no such mailbox {messages[0].email.recipient_email}"
-        return [Result("permanent", code="no_mailbox", message=text, detail=text)] * len(messages)
+        (message,) = messages
+        text = f"no mailbox {message.email.recipient_email} for '{message.subject}', {SECRET}"
+        return [Result(self.verdict, code="no_mailbox", message=text, detail=text)]
 
 
-def test_a_dead_letter_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+class Later(Refusing):
+    verdict = "transient"
+
+
+KEYS = {
+    "jobId",
+    "companyId",
+    "attempt",
+    "maxAttempts",
+    "errorCode",
+    "errorReason",
+    "nextRetryDelay",
+    "isRetryable",
+}
+"""What the line of a failed try tells, besides level, message and timestamp."""
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        (
+            Refusing,
+            {
+                "level": "error",
+                "event": "JobFailed",
+                "isRetryable": False,
+                "nextRetryDelay": None,
+                "errorClass": "permanent",
+                "deadReason": "permanent",
+            },
+        ),
+        (
+            Later,
+            {
+                "level": "warning",
+                "event": "JobRetried",
+                "isRetryable": True,
+                "nextRetryDelay": 60.0,
+                "errorClass": "transient",
+                "deadReason": None,
+            },
+        ),
+    ],
+    ids=["dead", "retried"],
+)
+def test_a_failed_try_is_told_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture, provider: type[Double], expected: dict[str, Any]
+) -> None:
     bench.use_double()
-    email = bench.enqueue(tenant_id="acme", payload={"name": SECRET})
+    Clock(bench.conn)
+    email = bench.enqueue(tenant_id="acme", payload={"product": SECRET})
     with caplog.at_level(logging.INFO):
-        assert bench.drain(Refusing(bench.ledger)).dead == 1
-    (told_,) = [one for one in caplog.records if getattr(one, "event", "") == "JobFailed"]
-    keys = ("id", "tenant", "template", "attempts", "code", "class", "dead_reason")
-    assert {key: told_.__dict__[key] for key in keys} == {
-        "id": str(email),
-        "tenant": "acme",
+        bench.drain(provider(bench.ledger))
+    (record,) = [one for one in caplog.records if hasattr(one, "jobId")]
+    line = json.loads(logs.formatter(Settings(log_format="json"), terminal=False).format(record))
+    assert {"level", "message", "timestamp"} | KEYS <= line.keys()
+    same = {
+        "jobId": str(email),
+        "companyId": "acme",
+        "attempt": 1,
+        "maxAttempts": 4,
+        "errorCode": "no_mailbox",
+        "errorReason": "no mailbox <address> for '<content>', <content>",
+        "action": "finish",
+        "provider": "double",
         "template": "welcome_user",
-        "attempts": 1,
-        "code": "no_mailbox",
-        "class": "permanent",
-        "dead_reason": "permanent",
     }
-    assert told_.levelno == logging.ERROR
-    log = told(caplog)
-    assert RECIPIENT not in log
-    assert SECRET not in log
+    assert {key: line[key] for key in (*same, *expected)} == same | expected
+    row = bench.email(email)
+    assert row.error_message == line["errorReason"]
+    assert SECRET in row.error_detail  # for operators, as it came
 
 
 def test_where_of_an_error_that_was_not_raised() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -25,10 +24,11 @@ PIPELINE = (
     "lease",
     "grace",
 )
+LOGS = ("log_format", "log_level")
 
 
 @click.command()
-@settings_options(*PIPELINE, "processes", "poll_interval", "profile", "worker_name", "log_level")
+@settings_options(*PIPELINE, "processes", "poll_interval", "profile", "worker_name", *LOGS)
 def worker(*, settings: Settings) -> None:
     """Send emails until told to stop.
 
@@ -41,17 +41,18 @@ def worker(*, settings: Settings) -> None:
       mailgres worker
       mailgres worker --processes 2 --concurrency 50
     """
+    from mailgres import logs  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
-    start_logging(settings)
+    logs.start(settings)
     if settings.processes > 1:
-        fleet.run_many(settings, start_logging)
+        fleet.run_many(settings)
     else:
         click.echo(json.dumps(fleet.run_one(settings).as_dict()))
 
 
 @click.command()
-@settings_options(*PIPELINE, "log_level")
+@settings_options(*PIPELINE, *LOGS)
 @click.option("--until-empty", is_flag=True, help="Go on until nothing is due.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Not longer.")
 @click.option("--exit-empty", is_flag=True, help="Exit with 3 if there was nothing to do.")
@@ -68,9 +69,10 @@ def process(
       mailgres process --until-empty --max-seconds 50
       */2 * * * * mailgres process --until-empty >> /var/log/mailgres.log 2>&1
     """
+    from mailgres import logs  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet, open_worker  # noqa: PLC0415 - loaded when it runs
 
-    start_logging(settings)
+    logs.start(settings)
     stopping = threading.Event()
     fleet.on_signals(stopping.set)
     with open_worker(settings, janitors=False, stopping=stopping) as once:
@@ -78,12 +80,3 @@ def process(
     click.echo(json.dumps(summary.as_dict()))
     if exit_empty and not summary.claimed:
         sys.exit(NOTHING_DONE)
-
-
-def start_logging(settings: Settings) -> None:
-    """Log to standard error."""
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )

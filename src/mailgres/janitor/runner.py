@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.types.json import Jsonb
 
-from mailgres import database
 from mailgres.errors import MailgresError
 from mailgres.janitor.duty import Alerts, query
+from mailgres.trace import reason, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,9 +145,10 @@ def attempt(
     except (psycopg.Error, MailgresError) as error:
         # The first line only: the details of the database may quote an email.
         told |= {"sqlstate": getattr(error, "sqlstate", None)}
-        logger.error("%s failed: %s", janitor.action, database.first_line(error), extra=told)  # noqa: TRY400
-    except Exception:
-        logger.exception("%s failed", janitor.action, extra=told)
+        logger.error("%s failed: %s", janitor.action, reason(error), extra=told)  # noqa: TRY400
+    except Exception as error:  # noqa: BLE001 - whatever it is, the janitors go on
+        # Where it happened, not its text, which may quote an email.
+        logger.error("%s failed: %s", janitor.action, where(error), extra=told)  # noqa: TRY400
     else:
         told |= {"handled": done.handled, "chunks": done.chunks}
         # What each worker does for itself every few seconds is no news.

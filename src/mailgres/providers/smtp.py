@@ -124,7 +124,7 @@ class SmtpProvider:
                 extra={
                     "action": "send",
                     "provider": self.name,
-                    "email_id": str(message.email.id),
+                    "jobId": str(message.email.id),
                     "code": reply.enhanced or str(reply.status),
                 },
             )

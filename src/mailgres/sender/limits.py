@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from mailgres.trace import where
+from mailgres.trace import reason, where
 
 if TYPE_CHECKING:
     from mailgres.model import Limits
@@ -40,6 +40,6 @@ class LimitWatch:
         try:
             self._store.learn_limits(provider.name, limits)
         except psycopg.Error as error:
-            log.warning("limits not kept", extra={"action": "limits", "error": str(error)})
+            log.warning("limits not kept", extra={"action": "limits", "error": reason(error)})
             with self._lock:
                 self._known.pop(provider.name, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mailgres.model import Message, Outcome, Result
 from mailgres.providers import NotMade
 from mailgres.sender.begins import Begins
+from mailgres.sender.discreet import discreet
 from mailgres.sender.limits import LimitWatch
 from mailgres.trace import where
 
@@ -75,7 +76,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
         results = [_broken("results_missing")] * len(messages)
     took = round((time.monotonic() - start) * 1000)
     return [
-        Outcome(message.email, result, took, len(messages))
+        Outcome(message.email, discreet(result, message), took, len(messages))
         for message, result in zip(messages, results, strict=True)
     ]
 

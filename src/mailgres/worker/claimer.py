@@ -18,6 +18,7 @@ import psycopg
 
 from mailgres.errors import DatabaseUnreachable
 from mailgres.queries import load
+from mailgres.trace import reason
 from mailgres.worker.finisher import UNREACHABLE
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Claimer:
 
     def _lose_connection(self, error: Exception) -> None:
         self._trouble = min(self._trouble + 1, PATIENCE)
-        log.warning("the database is away", extra={"action": "claim", "error": str(error)})
+        log.warning("the database is away", extra={"action": "claim", "error": reason(error)})
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.trace import without_addresses
+
 if TYPE_CHECKING:
     from mailgres.store import Store
 
@@ -39,7 +41,7 @@ class EventLog:
                     "%s: %s%s%s",
                     event,
                     provider,
-                    f": {reason}" if reason else "",
+                    f": {without_addresses(reason)}" if reason else "",
                     MENDED.format(provider) if event == "CircuitBreakerOpened" else "",
                     extra={"action": "provider", "event": event, "provider": provider},
                 )

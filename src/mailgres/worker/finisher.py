@@ -16,6 +16,8 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from mailgres.model import Outcome, Result
+from mailgres.trace import reason
+from mailgres.worker.tries import tell_failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +109,7 @@ class Finisher(threading.Thread):
             except UNREACHABLE as error:
                 log.warning(
                     "outcomes wait for the database",
-                    extra={"action": "finish", "outcomes": len(batch), "error": str(error)},
+                    extra={"action": "finish", "outcomes": len(batch), "error": reason(error)},
                 )
                 time.sleep(wait)
                 wait = min(wait * 2, 2.0)
@@ -126,7 +128,7 @@ class Finisher(threading.Thread):
             return
         log.error(
             "an outcome was refused",
-            extra={"action": "finish", "id": str(batch[0].email.id), "sqlstate": error.sqlstate},
+            extra={"action": "finish", "jobId": str(batch[0].email.id), "sqlstate": error.sqlstate},
         )
         if batch[0] != (plain := _plain(batch[0])):
             self._write([plain])
@@ -138,30 +140,14 @@ class Finisher(threading.Thread):
         tried = {outcome.email.id: outcome for outcome in batch} if not_sent else {}
         for one in not_sent:
             self.counts[_kind(one)] += 1
-            if _kind(one) == "dead":
-                _tell_dead(one, tried[one.id])
-            if one.refused:
+            if not one.refused:
+                tell_failed(one, tried[one.id])
+            else:
                 log.warning(
                     "lease lost before the outcome was written",
-                    extra={"action": "finish", "id": str(one.id), "sqlstate": one.refused},
+                    extra={"action": "finish", "jobId": str(one.id), "sqlstate": one.refused},
                 )
         self.held.remove(outcome.email for outcome in batch)
-
-
-def _tell_dead(settled: Settled, outcome: Outcome) -> None:
-    """Log the end of an email, without a word of the email."""
-    told = {
-        "action": "finish",
-        "event": "JobFailed",
-        "id": str(settled.id),
-        "tenant": outcome.email.tenant_id,
-        "template": outcome.email.template_type,
-        "attempts": outcome.email.retries + 1,
-        "code": outcome.result.code,
-        "class": outcome.result.verdict,
-        "dead_reason": settled.dead_reason,
-    }
-    log.error("JobFailed: %s is dead: %s", settled.id, settled.dead_reason, extra=told)
 
 
 def _kind(settled: Settled) -> str:

@@ -19,8 +19,10 @@ from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 from typing import TYPE_CHECKING
 
+from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.settings.model import new_worker_name
+from mailgres.trace import where
 from mailgres.worker.build import open_worker
 
 if TYPE_CHECKING:
@@ -83,10 +85,10 @@ def run_one(settings: Settings) -> Summary:
         return worker.run()
 
 
-def run_many(settings: Settings, start_logging: Callable[[Settings], None]) -> None:
+def run_many(settings: Settings) -> None:
     """Run as many as the settings say until a signal comes."""
     stopping = threading.Event()
-    fleet = Fleet(settings, start_logging)
+    fleet = Fleet(settings)
 
     def leave_together(number: int) -> None:
         fleet.kill()
@@ -111,9 +113,9 @@ def run_many(settings: Settings, start_logging: Callable[[Settings], None]) -> N
 class Fleet:
     """The places for workers, and who fills them."""
 
-    def __init__(self, settings: Settings, start_logging: Callable[[Settings], None]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._places = [Place(settings, start_logging) for _ in range(settings.processes)]
+        self._places = [Place(settings) for _ in range(settings.processes)]
 
     def fill(self) -> None:
         """Start a worker wherever there is none, unless it is too soon after the last one."""
@@ -142,9 +144,8 @@ class Fleet:
 class Place:
     """A place for one worker at a time."""
 
-    def __init__(self, settings: Settings, start_logging: Callable[[Settings], None]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._start_logging = start_logging
         self._process: SpawnProcess | None = None
         self._started = 0.0
         self._deaths = 0
@@ -185,7 +186,7 @@ class Place:
     def _start(self) -> None:
         mine = replace(self._settings, processes=1, worker_name=new_worker_name())
         spawn = multiprocessing.get_context("spawn")
-        process = spawn.Process(target=_run_child, args=(mine, self._start_logging))
+        process = spawn.Process(target=_run_child, args=(mine,))
         with _signals_wait():
             process.start()
         self._process = process
@@ -215,7 +216,7 @@ def _signals_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _run_child(settings: Settings, start_logging: Callable[[Settings], None]) -> None:
+def _run_child(settings: Settings) -> None:
     """Run one worker of several.
 
     A terminal and a service manager signal all of them, and then the parent does, too: so a second
@@ -226,12 +227,15 @@ def _run_child(settings: Settings, start_logging: Callable[[Settings], None]) ->
     on_signals(stopping.set, lambda _: None, [signal.SIGTERM])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED_TO_STOP)
     threading.Thread(target=_watch_parent, args=(stopping,), daemon=True).start()
-    start_logging(settings)
+    logs.start(settings)
     try:
         with open_worker(settings, stopping=stopping) as worker:
             worker.run()
     except MailgresError as error:
         log.error("%s", error, extra={"action": "fleet"})  # noqa: TRY400 - it says all there is
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - whatever it is, its text may quote an email
+        log.critical("this worker failed: %s", where(error), extra={"action": "fleet"})
         sys.exit(1)
 
 

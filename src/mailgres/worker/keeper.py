@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.trace import reason
 from mailgres.worker.events import EventLog
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Keeper(threading.Thread):
         try:
             still_ours = self.store.extend(emails, self.lease)
         except psycopg.Error as error:
-            log.warning("leases not extended", extra={"action": "extend", "error": str(error)})
+            log.warning("leases not extended", extra={"action": "extend", "error": reason(error)})
             return
         self.held.extended(email for email in emails if email.claim in still_ours)
         if lost := [email for email in emails if email.claim not in still_ours]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mailgres.errors import DatabaseUnreachable
 from mailgres.model import Outcome, Result
 from mailgres.providers import NotMade
-from mailgres.trace import where
+from mailgres.trace import reason, where
 from mailgres.worker.claimer import Claimer
 from mailgres.worker.finisher import UNREACHABLE, Finisher
 from mailgres.worker.inflight import InFlight
@@ -280,7 +280,7 @@ def _about(
 ) -> dict[str, object]:
     """What a log line tells besides its words."""
     told: dict[str, object] = {"action": action, "emails": len(emails)}
-    return told if error is None else {**told, "error": str(error)}
+    return told if error is None else {**told, "error": reason(error)}
 
 
 LEFT = (

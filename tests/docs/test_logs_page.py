@@ -1,0 +1,28 @@
+"""docs/logs.md names every key, and every action, that lines have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
+SOURCE = Path(__file__).parents[2] / "src" / "mailgres"
+
+
+def test_the_example_has_the_keys_of_the_tables() -> None:
+    (example,) = re.findall(r"```json\n(.*)\n```", PAGE)
+    for key in json.loads(example):
+        assert f"`{key}`" in PAGE, key
+
+
+def test_every_key_of_a_failed_try_is_in_the_example() -> None:
+    (example,) = re.findall(r"```json\n(.*)\n```", PAGE)
+    source = (SOURCE / "worker" / "tries.py").read_text()
+    assert set(re.findall(r'^        "(\w+)":', source, re.MULTILINE)) <= json.loads(example).keys()
+
+
+def test_every_step_is_named() -> None:
+    sources = "".join(path.read_text() for path in (SOURCE / "worker").glob("*.py"))
+    for action in set(re.findall(r'"action": "(\w+)"', sources)) - {"start", "rise"}:
+        assert f"`{action}`" in PAGE, action
