@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mailgres import logs
 from mailgres.settings import Settings
 from mailgres.settings.accounts import Account
+from mailgres.settings.model import LogFormat
 from mailgres.trace import reason, without_addresses
 from support import privacy
 
@@ -137,7 +138,7 @@ def test_a_program_that_fails(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("text", ["one\ntwo", "one\r\x1b[2Jtwo", "one\u2028two", "one\x00two"])
-def test_a_line_stays_a_line(form: str, text: str) -> None:
+def test_a_line_stays_a_line(form: LogFormat, text: str) -> None:
     """What others wrote cannot add a line to the log, nor clear somebody's terminal."""
     record = logging.makeLogRecord(
         {"name": "x", "msg": text, "levelno": 30, "levelname": "WARNING", "why": {"a": text}}

@@ -209,7 +209,7 @@ def test_copies_refused_for_good_are_left_out(
     with caplog.at_level(logging.WARNING):
         assert provider.send([message])[0].verdict == "sent"
     assert double.accepted()[0].recipients == ("ana@example.org", "bcc@example.com")
-    assert caplog.records[0].__dict__["email_id"] == str(message.email.id)
+    assert caplog.records[0].__dict__["jobId"] == str(message.email.id)
     assert "cc@example.com" not in str(caplog.records[0].__dict__)
 
 
