@@ -69,6 +69,7 @@ BEGIN
                 mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route,
                 mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta,
                 mailgres.provider_states, mailgres.route_states'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.find_emails, mailgres.count_emails'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),

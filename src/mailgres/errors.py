@@ -42,7 +42,8 @@ MailgresError
     ├── UnknownProvider
     ├── InvalidLimit
     ├── InvalidRoute
-    └── InvalidPause
+    ├── InvalidPause
+    └── InvalidFilter
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
 do about it, so that an error is worth reading wherever it is raised. Errors the database raises
@@ -378,3 +379,10 @@ class InvalidPause(OrderRefused):
 
     sqlstate = "MG073"
     default_hint = "Give a time in the future, or none to pause until it is resumed."
+
+
+class InvalidFilter(OrderRefused):
+    """The filter is not one."""
+
+    sqlstate = "MG080"
+    default_hint = "Mend it; docs/cli.md lists what emails can be filtered by."

@@ -45,3 +45,23 @@ SELECT mailgres.set_tenant(%(tenant)s, %(settings)s)
 
 -- eta --
 SELECT to_jsonb(e) FROM mailgres.eta() e
+
+-- list --
+SELECT to_jsonb(x) FROM (
+    SELECT q.id, q.status, q.template_type, q.recipient_email, q.tenant_id, q.priority, q.route,
+           q.retries, q.max_retries, q.created_at, q.next_retry_at, q.scheduled_for, q.last_attempt_at,
+           q.sent_at, q.dead_at, q.dead_reason, q.provider, q.error_class, q.error_code, q.error_message
+    FROM mailgres.find_emails(%(filter)s, NULL, %(limit)s, %(sort)s) WITH ORDINALITY f(id, place)
+    JOIN public.email_queue q ON q.id = f.id
+    ORDER BY f.place) x
+
+-- known_templates --
+SELECT template_type FROM public.email_templates
+UNION SELECT template_type FROM mailgres.rollup_by_template WHERE hour > mailgres.now() - interval '30 days'
+
+-- known_tenants --
+SELECT tenant_id FROM mailgres.tenants
+UNION SELECT tenant_id FROM mailgres.rollup_by_tenant WHERE hour > mailgres.now() - interval '7 days'
+
+-- known_providers --
+SELECT name FROM mailgres.providers

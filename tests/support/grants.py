@@ -82,6 +82,8 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.resume_route": {OPERATOR},
     "mailgres.set_tenant": {OPERATOR},
     "mailgres.eta": {OPERATOR},
+    "mailgres.find_emails": {OPERATOR},
+    "mailgres.count_emails": {OPERATOR},
     "mailgres.provider_states": {OPERATOR},
     "mailgres.route_states": {OPERATOR},
 }
@@ -95,13 +97,13 @@ INTERNAL: Final = {
         clean_source closed_by complete_batches count_dead count_leased count_sent dead_reasons
         enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
         first_id_of first_ids fit_stand_ins forbid_change go_round has_attachments has_stand_in
-        have_batch heed heed_failures heed_quotas is_address is_bound is_open is_plain is_sender
-        is_shut judge known_provider known_route lease lock_email lock_limits may_repeat mend
-        next_pause next_tenant next_token_at open_routes opens_at out_at pace_of pick pick_of
-        plan_calls provider_for quota_left record record_import refuse refuse_request remove
-        reports_of resolve retry_delay room_at room_for secure send_alert set_aside set_bucket
-        set_circuit share_of suppress_reported take_tokens tenant_room tokens_of used wait_for wake
-        wants_probe with_settings without_addresses
+        have_batch heed heed_failures heed_quotas ids_of is_address is_bound is_open is_plain
+        is_sender is_shut judge known_provider known_route lease lock_email lock_limits matching
+        may_repeat mend next_pause next_tenant next_token_at open_routes opens_at out_at pace_of
+        pick pick_of plan_calls provider_for quota_left read_filter record record_import refuse
+        refuse_request remove reports_of resolve retry_delay room_at room_for secure send_alert
+        set_aside set_bucket set_circuit share_of suppress_reported take_tokens tenant_room
+        tokens_of used wait_for wake wants_probe with_settings without_addresses
         """
     )
 }

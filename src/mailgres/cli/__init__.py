@@ -18,6 +18,7 @@ COMMANDS = {
     "errors": "explain",
     "eta": "eta",
     "janitor": "janitor",
+    "list": "list",
     "migrate": "migrate",
     "process": "worker",
     "providers": "providers",

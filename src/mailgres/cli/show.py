@@ -19,6 +19,9 @@ INFINITY = "infinity"
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEARLY = 1e-6
 
+COLOURS = {"pending": "cyan", "sending": "blue", "sent": "green", "failed": "red"}
+"""Of statuses; click leaves colours out where output is no terminal."""
+
 
 class Nothing:
     """What is to be taken away, unlike what was not mentioned."""
@@ -61,8 +64,21 @@ def as_json(rows: object) -> None:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table, aligned."""
     all_rows = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*all_rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in all_rows]
+    widths = [max(map(_width, column)) for column in zip(*all_rows, strict=True)]
+    return ["  ".join(map(_padded, row, widths)).rstrip() for row in all_rows]
+
+
+def _width(text: str) -> int:
+    return len(click.unstyle(text))
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def status(name: str) -> str:
+    """The status of an email, in its colour."""
+    return click.style(name, fg=COLOURS.get(name))
 
 
 def moment(text: str | None) -> str:
