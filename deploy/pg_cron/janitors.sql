@@ -34,6 +34,14 @@ $$SELECT mailgres.retain(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgre
 SELECT cron.schedule('mailgres-rollups', '* * * * *',
 $$SELECT mailgres.fold(10000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.rollups'))$$);
 
+-- depth: counts what is open.
+SELECT cron.schedule('mailgres-depth', '* * * * *',
+$$SELECT mailgres.measure_depth() WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.depth'))$$);
+
+-- trim: removes counts that are too old to be asked for.
+SELECT cron.schedule('mailgres-trim', '* * * * *',
+$$SELECT mailgres.trim_rollups(10000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.trim'))$$);
+
 -- forget: forgets workers not seen for a day.
 SELECT cron.schedule('mailgres-forget', '* * * * *',
 $$SELECT mailgres.forget_workers(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.forget'))$$);

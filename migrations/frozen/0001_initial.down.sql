@@ -5,7 +5,30 @@
 SET LOCAL client_min_messages = warning;
 
 DROP VIEW
-    public.email_dead_letters;
+    public.email_common_errors,
+    public.email_dead_letters,
+    public.email_delivery_times,
+    public.email_dlq_by_age,
+    public.email_dlq_by_code,
+    public.email_dlq_by_tenant,
+    public.email_dlq_entries,
+    public.email_dlq_per_hour,
+    public.email_dlq_size,
+    public.email_error_codes,
+    public.email_eta,
+    public.email_failure_rate_by_template,
+    public.email_kpis,
+    public.email_monitoring,
+    public.email_pending_by_template,
+    public.email_providers,
+    public.email_queue_state,
+    public.email_recovery_by_retries,
+    public.email_retried,
+    public.email_success_by_attempt,
+    public.email_tenant_fairness,
+    public.email_throughput,
+    public.email_time_between_attempts,
+    public.email_workers;
 
 -- Everything in the schema but the table of the migrations, which is still in use.
 ALTER SCHEMA mailgres RENAME TO mailgres_dropped;

@@ -103,7 +103,8 @@ CREATE TABLE mailgres.settings (
     config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
     dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
-    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0')
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days')
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -118,6 +119,8 @@ COMMENT ON COLUMN mailgres.settings.config_wait_total IS
 COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
 COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
 COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
+COMMENT ON COLUMN mailgres.settings.counts_ttl IS
+    'Hourly counts are kept for this long; at least as long as the views look back.';
 
 -- ---- sql/20_tables/30_providers.sql
 
@@ -635,6 +638,9 @@ CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
 CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
     WHERE provider_message_id IS NOT NULL;
 
+-- Emails that needed a retry lately; costs nothing to those that did not.
+CREATE INDEX email_logs_retry_idx ON public.email_logs (at) WHERE event = 'retry';
+
 CREATE TRIGGER email_logs_are_append_only
     BEFORE UPDATE OR TRUNCATE ON public.email_logs
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
@@ -667,11 +673,16 @@ COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce 
 
 -- ---- sql/20_tables/90_rollups.sql
 
--- Counts of settled emails (sent, failed, cancelled) for dashboards, so that nobody
--- has to count the queue. A change of status appends deltas (no row is updated, so
--- nobody waits); mailgres.fold() adds them to three narrow tables. Hours are those
--- of created_at, so that the sums equal the same question asked of email_queue
--- itself. What is still open changes with every enqueue and is not counted here.
+-- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
+-- an email appends deltas (no row is updated, so nobody waits); mailgres.fold() adds them
+-- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
+-- they are exact at any moment.
+--
+-- There are two kinds. What became of emails: a settled one (sent, failed, cancelled) is
+-- in one cell of each table, and moves when it is corrected later; hours are those of
+-- created_at, so that the sums equal the same question asked of email_queue itself. What
+-- was done: tries and other events at the time when they happened; they never change.
+-- What is still open changes with every enqueue and is not counted here: see depth.
 
 CREATE TABLE mailgres.rollup_deltas (
     hour           timestamptz NOT NULL,
@@ -681,21 +692,53 @@ CREATE TABLE mailgres.rollup_deltas (
     error_code     text NOT NULL,
     status         text NOT NULL,
     retries        int NOT NULL,
+    within         int NOT NULL DEFAULT 0,
+    dead_hour      timestamptz,
+    dead_reason    text,
     emails         bigint NOT NULL,
-    seconds        double precision NOT NULL DEFAULT 0
+    here           bigint NOT NULL,
+    seconds        double precision NOT NULL DEFAULT 0,
+    oldest         timestamptz,
+    newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-COMMENT ON TABLE mailgres.rollup_deltas IS 'Changes not yet added to the rollups.';
-COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from enqueuing to sending.';
+COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.rollup_deltas.status IS
+    'sent, failed or cancelled; or bounced, which is counted besides the status.';
+COMMENT ON COLUMN mailgres.rollup_deltas.within IS
+    'Sent within so many seconds: the upper bound of its bucket; 0 of one that was not sent.';
+COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, which keep what left the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
+
+CREATE TABLE mailgres.try_deltas (
+    at           timestamptz NOT NULL,
+    event        text NOT NULL,
+    attempt      int NOT NULL,
+    tenant_id    text NOT NULL,
+    provider     text NOT NULL,
+    error_class  text NOT NULL,
+    error_code   text NOT NULL,
+    claimed_at   timestamptz,
+    turn         bigint,
+    emails       bigint NOT NULL,
+    seconds      double precision NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.try_deltas.event IS
+    'As in email_logs; and claimed: the claim of a retry, with the seconds since the try before.';
+COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
+COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
+
+-- What became of emails, by the hour in which they were created.
 
 CREATE TABLE mailgres.rollup_by_template (
     hour           timestamptz NOT NULL,
     template_type  text NOT NULL,
     status         text NOT NULL,
-    retries        int NOT NULL,
     emails         bigint NOT NULL,
-    seconds        double precision NOT NULL,
-    PRIMARY KEY (hour, template_type, status, retries)
+    PRIMARY KEY (hour, template_type, status)
 );
 
 CREATE TABLE mailgres.rollup_by_tenant (
@@ -715,9 +758,153 @@ CREATE TABLE mailgres.rollup_by_provider (
     PRIMARY KEY (hour, provider, error_code, status)
 );
 
-COMMENT ON TABLE mailgres.rollup_by_template IS 'Emails by hour of creation, template, status and retries.';
+CREATE TABLE mailgres.rollup_by_retries (
+    hour     timestamptz NOT NULL,
+    status   text NOT NULL,
+    retries  int NOT NULL,
+    within   int NOT NULL,
+    emails   bigint NOT NULL,
+    seconds  double precision NOT NULL,
+    PRIMARY KEY (hour, status, retries, within)
+);
+
+COMMENT ON TABLE mailgres.rollup_by_template IS 'Emails by hour of creation, template and status.';
 COMMENT ON TABLE mailgres.rollup_by_tenant IS 'Emails by hour of creation, tenant and status.';
 COMMENT ON TABLE mailgres.rollup_by_provider IS 'Emails by hour of creation, provider, error code and status.';
+COMMENT ON TABLE mailgres.rollup_by_retries IS
+    'Emails by hour of creation, status, retries and time to delivery.';
+
+-- What is in the queue now, of settled emails.
+
+CREATE TABLE mailgres.rollup_by_status (
+    hour    timestamptz NOT NULL,
+    status  text NOT NULL,
+    emails  bigint NOT NULL,
+    oldest  timestamptz,
+    newest  timestamptz,
+    PRIMARY KEY (hour, status)
+);
+
+COMMENT ON TABLE mailgres.rollup_by_status IS 'Settled emails in the queue, by hour of creation and status.';
+COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'The first of this hour that was ever counted here.';
+
+CREATE TABLE mailgres.rollup_dead (
+    hour         timestamptz NOT NULL,
+    tenant_id    text NOT NULL,
+    error_code   text NOT NULL,
+    dead_reason  text NOT NULL,
+    emails       bigint NOT NULL,
+    PRIMARY KEY (hour, tenant_id, error_code, dead_reason)
+);
+
+COMMENT ON TABLE mailgres.rollup_dead IS
+    'Dead letters in the queue, by the hour in which they died, tenant, error code and reason.';
+
+-- What was done, by the time when it was.
+
+CREATE TABLE mailgres.rollup_by_minute (
+    minute    timestamptz NOT NULL,
+    outcome   text NOT NULL,
+    provider  text NOT NULL,
+    emails    bigint NOT NULL,
+    PRIMARY KEY (minute, outcome, provider)
+);
+
+CREATE TABLE mailgres.rollup_by_attempt (
+    hour     timestamptz NOT NULL,
+    attempt  int NOT NULL,
+    outcome  text NOT NULL,
+    tries    bigint NOT NULL,
+    seconds  double precision NOT NULL,
+    PRIMARY KEY (hour, attempt, outcome)
+);
+
+CREATE TABLE mailgres.rollup_by_fault (
+    hour         timestamptz NOT NULL,
+    provider     text NOT NULL,
+    error_class  text NOT NULL,
+    error_code   text NOT NULL,
+    outcome      text NOT NULL,
+    tries        bigint NOT NULL,
+    PRIMARY KEY (hour, provider, error_class, error_code, outcome)
+);
+
+CREATE TABLE mailgres.tenant_activity (
+    tenant_id   text PRIMARY KEY,
+    processed   bigint NOT NULL,
+    claimed_at  timestamptz NOT NULL,
+    batch       bigint NOT NULL,
+    turn        bigint NOT NULL
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.rollup_by_minute IS
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs.';
+COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
+COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
+    'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';
+COMMENT ON TABLE mailgres.rollup_by_fault IS 'Tries that failed, by hour, provider, class and code of the fault.';
+COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was processed, and when last.';
+COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
+COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
+COMMENT ON COLUMN mailgres.tenant_activity.turn IS 'How many claims there had been when they were tried.';
+
+-- ---- sql/20_tables/91_depth.sql
+
+-- What is open, counted every few seconds by a janitor: to count it at every enqueue would
+-- make enqueuing a third slower, and to count it whenever somebody looks takes long when a
+-- million emails wait. `as_of` says when it was counted. Where nobody has counted for a
+-- while, whoever looks counts for himself: mailgres.open_by_template, open_by_tenant.
+
+CREATE TABLE mailgres.depth (
+    only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    as_of        timestamptz NOT NULL,
+    valid_until  timestamptz NOT NULL,
+    took         interval NOT NULL,
+    capped       boolean NOT NULL
+) WITH (fillfactor = 20);
+
+COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
+COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
+COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
+COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
+
+CREATE TABLE mailgres.depth_by_template (
+    status         text NOT NULL,
+    template_type  text NOT NULL,
+    retries        int NOT NULL,
+    emails         bigint NOT NULL,
+    due            bigint NOT NULL,
+    recent         bigint NOT NULL,
+    parked         bigint NOT NULL,
+    oldest         timestamptz NOT NULL,
+    newest         timestamptz NOT NULL,
+    oldest_due     timestamptz,
+    oldest_lease   timestamptz,
+    as_of          timestamptz NOT NULL,
+    PRIMARY KEY (status, template_type, retries)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.depth_by_template IS 'Open emails by status (pending, sending), template and retries.';
+COMMENT ON COLUMN mailgres.depth_by_template.due IS 'Those that could be claimed.';
+COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Those created in the last 7 days (from the full hour on).';
+COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Those that wait for the sender''s set-up to be mended.';
+
+CREATE TABLE mailgres.depth_by_tenant (
+    route       text NOT NULL,
+    tenant_id   text NOT NULL,
+    emails      bigint NOT NULL,
+    due         bigint NOT NULL,
+    oldest_due  timestamptz,
+    last_due    timestamptz,
+    turn        bigint NOT NULL,
+    as_of       timestamptz NOT NULL,
+    PRIMARY KEY (route, tenant_id)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.depth_by_tenant IS 'Waiting emails by route and tenant.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of them is due that waits for a later time.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.turn IS 'How many claims there had been when it was first seen with something due.';
 
 -- ---- sql/20_tables/95_workers.sql
 
@@ -878,9 +1065,52 @@ CREATE TRIGGER mend
 
 -- ---- sql/30_engine/20_record.sql
 
--- Whoever changes an email, and by whatever path, this trigger writes the log and
--- the rollup deltas in the same transaction. It sees whole statements, so a finish
+-- Whoever changes an email, and by whatever path, these triggers write the log and the
+-- deltas of the rollups in the same transaction. They see whole statements, so a finish
 -- of a hundred emails appends its rows in one go.
+
+-- The bucket of a time to delivery. Of several languages this is the one that is inlined.
+CREATE FUNCTION mailgres.bucket_of(p_seconds double precision) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_seconds IS NULL THEN 0
+    WHEN p_seconds <= 1 THEN 1
+    WHEN p_seconds <= 5 THEN 5
+    WHEN p_seconds <= 15 THEN 15
+    WHEN p_seconds <= 60 THEN 60
+    WHEN p_seconds <= 300 THEN 300
+    WHEN p_seconds <= 900 THEN 900
+    WHEN p_seconds <= 3600 THEN 3600
+    WHEN p_seconds <= 21600 THEN 21600
+    WHEN p_seconds <= 86400 THEN 86400
+    ELSE 2147483647
+END;
+
+COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
+    'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
+
+-- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
+CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_took constant double precision := CASE WHEN q.status = 'sent' THEN greatest(
+        date_part('epoch', q.sent_at - greatest(q.created_at, q.scheduled_for)), 0) END;
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
+    VALUES
+        (date_trunc('hour', q.created_at, 'UTC'), q.template_type, q.tenant_id,
+         coalesce(q.provider, ''), coalesce(q.error_code, ''), p_status, q.retries,
+         CASE WHEN p_status = 'sent' THEN mailgres.bucket_of(v_took) ELSE 0 END,
+         date_trunc('hour', q.dead_at, 'UTC'), q.dead_reason, p_emails, p_here,
+         CASE WHEN p_status = 'sent' THEN p_emails * v_took ELSE 0 END, q.created_at, q.created_at);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
+    'Appends the delta of one email.';
 
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
@@ -888,12 +1118,7 @@ CREATE FUNCTION mailgres.record_import() RETURNS trigger
 AS $$
 BEGIN
     IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
-        INSERT INTO mailgres.rollup_deltas
-            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
-        VALUES
-            (date_trunc('hour', NEW.created_at, 'UTC'), NEW.template_type, NEW.tenant_id,
-             coalesce(NEW.provider, ''), coalesce(NEW.error_code, ''), NEW.status, NEW.retries, 1,
-             coalesce(date_part('epoch', NEW.sent_at - NEW.created_at), 0));
+        PERFORM mailgres.count_email(NEW, NEW.status, 1, 1);
     END IF;
     RETURN NULL;
 END
@@ -909,58 +1134,89 @@ CREATE FUNCTION mailgres.record() RETURNS trigger
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
+    -- How long after the try before a retry really began. Only the claim knows both.
+    PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.try_deltas
+            (at, event, attempt, tenant_id, provider, error_class, error_code, emails, seconds)
+        SELECT mailgres.now(), 'claimed', n.retries + 1, '', '', '', '', count(*),
+               sum(date_part('epoch', n.last_attempt_at - o.last_attempt_at))
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        WHERE n.retries > 0 AND n.status = 'sending' AND o.status = 'pending' AND o.last_attempt_at IS NOT NULL
+        GROUP BY n.retries;
+    END IF;
+
     -- A claim settles nothing, and what ends it is what is logged.
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
 
-    INSERT INTO public.email_logs
-        (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
-         worker, duration_ms, provider, provider_message_id, error_class, error_code,
-         error_message, error_detail, next_retry_at, dead_reason)
-    SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
-           o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-           -- a try that was not made has no fault; the row still has that of an earlier one
-           CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
-           CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
-           CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
-    FROM new_rows n
-    JOIN old_rows o ON o.id = n.id
-    CROSS JOIN LATERAL (
-        SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
-        FROM (SELECT CASE
-            WHEN n.status = 'failed' THEN 'dead'
-            WHEN n.status <> 'pending' THEN n.status
-            WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
-            WHEN n.retries > o.retries THEN 'retry'
-            WHEN o.status = 'pending' THEN 'rescheduled'
-            WHEN n.lease_losses > o.lease_losses THEN 'lost'
-            WHEN n.next_retry_at > o.leased_at THEN 'deferred'
-            WHEN o.lease_until <= mailgres.now() THEN 'lost'
-            ELSE 'given_back'
-        END AS event) x
-    ) e
-    WHERE n.status <> 'sending'
-      AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at);
+    WITH logged AS (
+        INSERT INTO public.email_logs
+            (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
+             worker, duration_ms, provider, provider_message_id, error_class, error_code,
+             error_message, error_detail, next_retry_at, dead_reason)
+        SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
+               o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+               -- a try that was not made has no fault; the row still has that of an earlier one
+               CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
+               CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
+               CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        CROSS JOIN LATERAL (
+            SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
+            FROM (SELECT CASE
+                WHEN n.status = 'failed' THEN 'dead'
+                WHEN n.status <> 'pending' THEN n.status
+                WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+                WHEN n.retries > o.retries THEN 'retry'
+                WHEN o.status = 'pending' THEN 'rescheduled'
+                WHEN n.lease_losses > o.lease_losses THEN 'lost'
+                WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+                WHEN o.lease_until <= mailgres.now() THEN 'lost'
+                ELSE 'given_back'
+            END AS event) x
+        ) e
+        WHERE n.status <> 'sending'
+          AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
+        RETURNING event, attempt, tenant_id, provider, error_class, error_code, claimed_at
+    )
+    INSERT INTO mailgres.try_deltas
+        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
+    SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
+           coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
+           (SELECT sum(s.turn) FROM mailgres.claim_slots s), count(*)
+    FROM logged l
+    GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
     -- A settled email is taken out of the cell where it was and added to the one
     -- where it is now; what stays in its cell cancels out.
     INSERT INTO mailgres.rollup_deltas
-        (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
     SELECT date_trunc('hour', r.created_at, 'UTC'), r.template_type, r.tenant_id,
-           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, sum(r.emails),
-           coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0)
+           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, mailgres.bucket_of(r.took),
+           date_trunc('hour', r.dead_at, 'UTC'), r.dead_reason, sum(r.emails), sum(r.emails),
+           coalesce(sum(r.emails * r.took), 0),
+           min(r.created_at) FILTER (WHERE r.emails > 0), max(r.created_at) FILTER (WHERE r.emails > 0)
     FROM (
-        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, 1 AS emails
-        FROM new_rows WHERE status IN ('sent', 'failed', 'cancelled')
+        SELECT n.created_at, n.template_type, n.tenant_id, n.provider, n.error_code, n.status, n.retries,
+               CASE WHEN n.status = 'sent' THEN greatest(
+                   date_part('epoch', n.sent_at - greatest(n.created_at, n.scheduled_for)), 0) END AS took,
+               n.dead_at, n.dead_reason, 1 AS emails
+        FROM new_rows n WHERE n.status IN ('sent', 'failed', 'cancelled')
         UNION ALL
-        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, -1
-        FROM old_rows WHERE status IN ('sent', 'failed', 'cancelled')
+        SELECT o.created_at, o.template_type, o.tenant_id, o.provider, o.error_code, o.status, o.retries,
+               CASE WHEN o.status = 'sent' THEN greatest(
+                   date_part('epoch', o.sent_at - greatest(o.created_at, o.scheduled_for)), 0) END,
+               o.dead_at, o.dead_reason, -1
+        FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
     ) r
-    GROUP BY 1, 2, 3, 4, 5, 6, 7
-    HAVING sum(r.emails) <> 0
-        OR coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0) <> 0;
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+    HAVING sum(r.emails) <> 0 OR coalesce(sum(r.emails * r.took), 0) <> 0;
     RETURN NULL;
 END
 $$;
@@ -968,6 +1224,44 @@ $$;
 CREATE TRIGGER record
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record();
+
+-- Emails that leave the queue are still counted, but no longer as being in it.
+CREATE FUNCTION mailgres.record_removal() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
+AS $$
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries,
+         dead_hour, dead_reason, emails, here)
+    SELECT date_trunc('hour', o.created_at, 'UTC'), '', o.tenant_id, '', coalesce(o.error_code, ''), o.status, 0,
+           date_trunc('hour', o.dead_at, 'UTC'), o.dead_reason, 0, -count(*)
+    FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
+    GROUP BY 1, 3, 5, 6, 8, 9;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_removal
+    AFTER DELETE ON public.email_queue REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_removal();
+
+CREATE FUNCTION mailgres.record_truncate() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    -- Who folds at this moment has to be done first, or his counts would stay.
+    PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold'));
+    DELETE FROM mailgres.rollup_by_status;
+    DELETE FROM mailgres.rollup_dead;
+    UPDATE mailgres.rollup_deltas SET here = 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_truncate
+    AFTER TRUNCATE ON public.email_queue
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_truncate();
 
 -- ---- sql/30_engine/30_wake.sql
 
@@ -2860,49 +3154,397 @@ $$;
 COMMENT ON FUNCTION mailgres.reap(int) IS
     'Takes back emails whose lease has ended; returns how many.';
 
+-- ---- sql/30_engine/88_depth.sql
+
+-- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
+-- indexes, whatever else is in the table, and of no more than two million of a kind:
+-- beyond that the numbers say how many there are at least.
+
+-- How many claims there have been: the rounds that tenants wait for are counted in these.
+CREATE FUNCTION mailgres.turns() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$ SELECT coalesce(sum(s.turn), 0)::bigint FROM mailgres.claim_slots s $$;
+
+COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
+
+-- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
+-- plpgsql, but planned at each call: the right plan depends on how much there is.
+CREATE FUNCTION mailgres.count_open()
+    RETURNS TABLE (
+        status text, template_type text, retries int, route text, tenant_id text,
+        emails bigint, due bigint, recent bigint, parked bigint,
+        oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
+        oldest_lease timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_most  constant int := 2000000;
+    v_now   constant timestamptz := mailgres.now();
+BEGIN
+    RETURN QUERY
+    SELECT x.status, x.template_type, x.retries, x.route, x.tenant_id, x.emails, x.due, x.recent, x.parked,
+           x.oldest, x.newest, x.oldest_due, x.last_due, x.oldest_lease
+    FROM (
+        SELECT o.status, o.template_type, o.retries, o.route, o.tenant_id,
+               CASE WHEN grouping(o.tenant_id) = 0 THEN count(*) FILTER (WHERE o.status = 'pending')
+                    ELSE count(*) END AS emails,
+               count(*) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS due,
+               count(*) FILTER (WHERE o.created_at >= date_trunc('hour', v_now - interval '7 days', 'UTC')) AS recent,
+               count(o.parked_since) AS parked,
+               min(o.created_at) AS oldest, max(o.created_at) AS newest,
+               min(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS oldest_due,
+               max(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at > v_now) AS last_due,
+               min(o.leased_at) AS oldest_lease
+        FROM (
+            (SELECT 'pending' AS status, q.template_type, q.retries::int AS retries, q.route::text AS route,
+                    q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
+                    NULL::timestamptz AS leased_at
+             FROM public.email_queue q WHERE q.ready LIMIT c_most)
+            UNION ALL
+            (SELECT 'pending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
+                    q.parked_since, NULL
+             FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL LIMIT c_most)
+            UNION ALL
+            (SELECT 'sending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
+                    NULL, q.leased_at
+             FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL LIMIT c_most)
+        ) o
+        GROUP BY GROUPING SETS ((o.status, o.template_type, o.retries), (o.route, o.tenant_id))
+    ) x
+    WHERE x.emails > 0;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_open() IS
+    'Counts open emails, now: by status, template and retries, and by route and tenant.';
+
+-- A janitor calls it every few seconds. Who comes too early changes nothing: several
+-- workers count no more often than one, and counting takes at most a tenth of the time.
+CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    c_most   constant int := 2000000;
+    v_start  constant timestamptz := clock_timestamp();
+    v_now    constant timestamptz := mailgres.now();
+    v_turns  constant bigint := mailgres.turns();
+    v_took   interval;
+    v_most   bigint;
+BEGIN
+    PERFORM FROM mailgres.depth d
+    WHERE v_now BETWEEN d.as_of AND d.as_of + greatest(p_every, 10 * d.took) - interval '1 microsecond';
+    IF FOUND OR NOT pg_try_advisory_xact_lock(hashtext('mailgres.measure_depth')) THEN
+        RETURN 0;
+    END IF;
+
+    WITH counted AS MATERIALIZED (
+        SELECT * FROM mailgres.count_open()
+    ), by_template AS (
+        INSERT INTO mailgres.depth_by_template AS d
+            (status, template_type, retries, emails, due, recent, parked, oldest, newest, oldest_due, oldest_lease, as_of)
+        SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
+               c.oldest_due, c.oldest_lease, v_now
+        FROM counted c WHERE c.template_type IS NOT NULL
+        ON CONFLICT (status, template_type, retries) DO UPDATE
+            SET emails = excluded.emails, due = excluded.due, recent = excluded.recent, parked = excluded.parked,
+                oldest = excluded.oldest, newest = excluded.newest, oldest_due = excluded.oldest_due,
+                oldest_lease = excluded.oldest_lease, as_of = excluded.as_of
+    ), by_tenant AS (
+        INSERT INTO mailgres.depth_by_tenant AS d
+            (route, tenant_id, emails, due, oldest_due, last_due, turn, as_of)
+        SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, v_turns, v_now
+        FROM counted c WHERE c.tenant_id IS NOT NULL
+        ON CONFLICT (route, tenant_id) DO UPDATE
+            SET emails = excluded.emails, due = excluded.due, oldest_due = excluded.oldest_due,
+                last_due = excluded.last_due, as_of = excluded.as_of,
+                turn = CASE WHEN d.due > 0 AND excluded.due > 0 THEN d.turn ELSE excluded.turn END
+    )
+    SELECT max(c.emails) INTO v_most FROM (
+        SELECT sum(x.emails) AS emails FROM counted x WHERE x.template_type IS NOT NULL GROUP BY x.status) c;
+
+    DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
+    DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
+    v_took := clock_timestamp() - v_start;
+    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped)
+    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false))
+    ON CONFLICT (only_row) DO UPDATE
+        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped;
+    RETURN 1;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.measure_depth(interval) IS
+    'Counts open emails and keeps the numbers, unless that was done just now; returns whether it did.';
+
+-- The numbers that were kept; where nobody kept any lately, they are counted on the spot.
+CREATE VIEW mailgres.open_by_template WITH (security_invoker = true) AS
+SELECT d.status, d.template_type, d.retries, d.emails, d.due, d.recent, d.parked, d.oldest, d.newest,
+       d.oldest_due, d.oldest_lease, d.as_of
+FROM mailgres.depth_by_template d
+WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
+UNION ALL
+SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
+       c.oldest_due, c.oldest_lease, mailgres.now()
+FROM mailgres.count_open() c
+WHERE c.template_type IS NOT NULL
+  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
+
+COMMENT ON VIEW mailgres.open_by_template IS
+    'Open emails by status, template and retries: as counted lately, else counted now.';
+
+CREATE VIEW mailgres.open_by_tenant WITH (security_invoker = true) AS
+SELECT d.route, d.tenant_id, d.emails, d.due, d.oldest_due, d.last_due, d.turn, d.as_of
+FROM mailgres.depth_by_tenant d
+WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
+UNION ALL
+SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, NULL, mailgres.now()
+FROM mailgres.count_open() c
+WHERE c.tenant_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
+
+COMMENT ON VIEW mailgres.open_by_tenant IS
+    'Waiting emails by route and tenant: as counted lately, else counted now.';
+
+-- ---- sql/30_engine/89_counted.sql
+
+-- The rollups and what is not yet added to them: exact at any moment. A cell may come
+-- several times, so whoever asks sums.
+
+CREATE VIEW mailgres.counted_by_template WITH (security_invoker = true) AS
+SELECT r.hour, r.template_type, r.status, r.emails FROM mailgres.rollup_by_template r
+UNION ALL
+SELECT d.hour, d.template_type, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_tenant WITH (security_invoker = true) AS
+SELECT r.hour, r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
+UNION ALL
+SELECT d.hour, d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_provider WITH (security_invoker = true) AS
+SELECT r.hour, r.provider, r.error_code, r.status, r.emails FROM mailgres.rollup_by_provider r
+UNION ALL
+SELECT d.hour, d.provider, d.error_code, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_retries WITH (security_invoker = true) AS
+SELECT r.hour, r.status, r.retries, r.within, r.emails, r.seconds FROM mailgres.rollup_by_retries r
+UNION ALL
+SELECT d.hour, d.status, d.retries, d.within, d.emails, d.seconds FROM mailgres.rollup_deltas d;
+
+CREATE VIEW mailgres.counted_by_status WITH (security_invoker = true) AS
+SELECT r.hour, r.status, r.emails, r.oldest, r.newest FROM mailgres.rollup_by_status r
+UNION ALL
+SELECT d.hour, d.status, d.here, d.oldest, d.newest FROM mailgres.rollup_deltas d WHERE d.here <> 0;
+
+CREATE VIEW mailgres.counted_dead WITH (security_invoker = true) AS
+SELECT r.hour, r.tenant_id, r.error_code, r.dead_reason, r.emails FROM mailgres.rollup_dead r
+UNION ALL
+SELECT d.dead_hour, d.tenant_id, d.error_code, d.dead_reason, d.here FROM mailgres.rollup_deltas d
+WHERE d.status = 'failed' AND d.here <> 0;
+
+CREATE VIEW mailgres.counted_by_minute WITH (security_invoker = true) AS
+SELECT r.minute, r.outcome, r.provider, r.emails FROM mailgres.rollup_by_minute r
+UNION ALL
+SELECT date_trunc('minute', d.at, 'UTC'), d.event, d.provider, d.emails FROM mailgres.try_deltas d
+WHERE d.event <> 'claimed';
+
+CREATE VIEW mailgres.counted_by_attempt WITH (security_invoker = true) AS
+SELECT r.hour, r.attempt, r.outcome, r.tries, r.seconds FROM mailgres.rollup_by_attempt r
+UNION ALL
+SELECT date_trunc('hour', d.at, 'UTC'), d.attempt, d.event, d.emails, d.seconds FROM mailgres.try_deltas d
+WHERE d.event = 'claimed' OR d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
+
+CREATE VIEW mailgres.counted_by_fault WITH (security_invoker = true) AS
+SELECT r.hour, r.provider, r.error_class, r.error_code, r.outcome, r.tries FROM mailgres.rollup_by_fault r
+UNION ALL
+SELECT date_trunc('hour', d.at, 'UTC'), d.provider, d.error_class, d.error_code, d.event, d.emails
+FROM mailgres.try_deltas d
+WHERE d.claimed_at IS NOT NULL AND d.event IN ('retry', 'dead', 'deferred');
+
+CREATE VIEW mailgres.counted_tenants WITH (security_invoker = true) AS
+SELECT a.tenant_id, a.processed, a.claimed_at, a.batch, a.turn FROM mailgres.tenant_activity a
+UNION ALL
+SELECT d.tenant_id, d.emails, d.claimed_at, d.emails, d.turn FROM mailgres.try_deltas d
+WHERE d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
+
+COMMENT ON VIEW mailgres.counted_by_template IS 'Emails by hour of creation, template and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_tenant IS 'Emails by hour of creation, tenant and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_provider IS
+    'Emails by hour of creation, provider, error code and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_retries IS
+    'Emails by hour of creation, status, retries and time to delivery; sum them.';
+COMMENT ON VIEW mailgres.counted_by_status IS
+    'Settled emails in the queue by hour of creation and status; sum them.';
+COMMENT ON VIEW mailgres.counted_dead IS
+    'Dead letters in the queue by the hour in which they died, tenant, error code and reason; sum them.';
+COMMENT ON VIEW mailgres.counted_by_minute IS 'What happened to emails in each minute; sum them.';
+COMMENT ON VIEW mailgres.counted_by_attempt IS 'Tries by hour, number of the try and outcome; sum them.';
+COMMENT ON VIEW mailgres.counted_by_fault IS
+    'Tries that failed by hour, provider, class and code of the fault; sum them.';
+COMMENT ON VIEW mailgres.counted_tenants IS
+    'Tries made for each tenant, and what its last claim had: sum processed, and batch of the newest claimed_at.';
+
 -- ---- sql/30_engine/90_fold.sql
 
 -- Adds the deltas to the rollups, a bounded number at a time.
 
-CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+CREATE FUNCTION mailgres.fold_counts(p_limit int) RETURNS int
+    LANGUAGE plpgsql
 AS $$
 DECLARE
     v_count int;
 BEGIN
-    -- One at a time: two folders would take the same rollup rows in other orders.
-    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
-        RETURN 0;
-    END IF;
-
     WITH taken AS MATERIALIZED (
         DELETE FROM mailgres.rollup_deltas d
         WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.rollup_deltas x LIMIT p_limit))
         RETURNING d.*
     ), by_template AS (
-        INSERT INTO mailgres.rollup_by_template AS r (hour, template_type, status, retries, emails, seconds)
-        SELECT t.hour, t.template_type, t.status, t.retries, sum(t.emails), sum(t.seconds)
-        FROM taken t GROUP BY 1, 2, 3, 4
-        ON CONFLICT (hour, template_type, status, retries) DO UPDATE
-            SET emails = r.emails + excluded.emails, seconds = r.seconds + excluded.seconds
+        INSERT INTO mailgres.rollup_by_template AS r (hour, template_type, status, emails)
+        SELECT t.hour, t.template_type, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
+        ON CONFLICT (hour, template_type, status) DO UPDATE SET emails = r.emails + excluded.emails
     ), by_tenant AS (
         INSERT INTO mailgres.rollup_by_tenant AS r (hour, tenant_id, status, emails)
         SELECT t.hour, t.tenant_id, t.status, sum(t.emails)
-        FROM taken t GROUP BY 1, 2, 3
+        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
         ON CONFLICT (hour, tenant_id, status) DO UPDATE SET emails = r.emails + excluded.emails
     ), by_provider AS (
         INSERT INTO mailgres.rollup_by_provider AS r (hour, provider, error_code, status, emails)
         SELECT t.hour, t.provider, t.error_code, t.status, sum(t.emails)
-        FROM taken t GROUP BY 1, 2, 3, 4
+        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0
         ON CONFLICT (hour, provider, error_code, status) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_retries AS (
+        INSERT INTO mailgres.rollup_by_retries AS r (hour, status, retries, within, emails, seconds)
+        SELECT t.hour, t.status, t.retries, t.within, sum(t.emails), sum(t.seconds)
+        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0 OR sum(t.seconds) <> 0
+        ON CONFLICT (hour, status, retries, within) DO UPDATE
+            SET emails = r.emails + excluded.emails, seconds = r.seconds + excluded.seconds
+    ), by_status AS (
+        INSERT INTO mailgres.rollup_by_status AS r (hour, status, emails, oldest, newest)
+        SELECT t.hour, t.status, sum(t.here), min(t.oldest), max(t.newest)
+        FROM taken t WHERE t.here <> 0 GROUP BY 1, 2
+        ON CONFLICT (hour, status) DO UPDATE
+            SET emails = r.emails + excluded.emails,
+                oldest = least(r.oldest, excluded.oldest), newest = greatest(r.newest, excluded.newest)
+    ), dead AS (
+        INSERT INTO mailgres.rollup_dead AS r (hour, tenant_id, error_code, dead_reason, emails)
+        SELECT t.dead_hour, t.tenant_id, t.error_code, t.dead_reason, sum(t.here)
+        FROM taken t WHERE t.status = 'failed' AND t.here <> 0 GROUP BY 1, 2, 3, 4 HAVING sum(t.here) <> 0
+        ON CONFLICT (hour, tenant_id, error_code, dead_reason) DO UPDATE SET emails = r.emails + excluded.emails
     )
     SELECT count(*) INTO v_count FROM taken;
     RETURN v_count;
 END
 $$;
 
+COMMENT ON FUNCTION mailgres.fold_counts(int) IS
+    'Adds deltas of what became of emails; returns how many were added.';
+
+CREATE FUNCTION mailgres.fold_tries(p_limit int) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH taken AS MATERIALIZED (
+        DELETE FROM mailgres.try_deltas d
+        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.try_deltas x LIMIT p_limit))
+        RETURNING d.*
+    ), by_minute AS (
+        INSERT INTO mailgres.rollup_by_minute AS r (minute, outcome, provider, emails)
+        SELECT date_trunc('minute', t.at, 'UTC'), t.event, t.provider, sum(t.emails)
+        FROM taken t WHERE t.event <> 'claimed' GROUP BY 1, 2, 3
+        ON CONFLICT (minute, outcome, provider) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_attempt AS (
+        INSERT INTO mailgres.rollup_by_attempt AS r (hour, attempt, outcome, tries, seconds)
+        SELECT date_trunc('hour', t.at, 'UTC'), t.attempt, t.event, sum(t.emails), sum(t.seconds)
+        FROM taken t
+        WHERE t.event = 'claimed' OR t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
+        GROUP BY 1, 2, 3
+        ON CONFLICT (hour, attempt, outcome) DO UPDATE
+            SET tries = r.tries + excluded.tries, seconds = r.seconds + excluded.seconds
+    ), by_fault AS (
+        INSERT INTO mailgres.rollup_by_fault AS r (hour, provider, error_class, error_code, outcome, tries)
+        SELECT date_trunc('hour', t.at, 'UTC'), t.provider, t.error_class, t.error_code, t.event, sum(t.emails)
+        FROM taken t WHERE t.claimed_at IS NOT NULL AND t.event IN ('retry', 'dead', 'deferred')
+        GROUP BY 1, 2, 3, 4, 5
+        ON CONFLICT (hour, provider, error_class, error_code, outcome) DO UPDATE SET tries = r.tries + excluded.tries
+    ), of_tenants AS (
+        INSERT INTO mailgres.tenant_activity AS r (tenant_id, processed, claimed_at, batch, turn)
+        SELECT x.tenant_id, sum(x.emails), max(x.claimed_at), sum(x.emails) FILTER (WHERE x.is_last), max(x.turn)
+        FROM (
+            SELECT t.tenant_id, t.emails, t.claimed_at, t.turn,
+                   t.claimed_at = max(t.claimed_at) OVER (PARTITION BY t.tenant_id) AS is_last
+            FROM taken t
+            WHERE t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
+        ) x
+        GROUP BY 1
+        ON CONFLICT (tenant_id) DO UPDATE
+            SET processed = r.processed + excluded.processed,
+                claimed_at = greatest(r.claimed_at, excluded.claimed_at),
+                batch = CASE WHEN excluded.claimed_at > r.claimed_at THEN excluded.batch
+                             WHEN excluded.claimed_at = r.claimed_at THEN r.batch + excluded.batch
+                             ELSE r.batch END,
+                turn = greatest(r.turn, excluded.turn)
+    )
+    SELECT count(*) INTO v_count FROM taken;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold_tries(int) IS
+    'Adds deltas of what was done; returns how many were added.';
+
+CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    -- One at a time: two folders would take the same rollup rows in other orders.
+    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
+        RETURN 0;
+    END IF;
+    RETURN greatest(mailgres.fold_counts(p_limit), mailgres.fold_tries(p_limit));
+END
+$$;
+
 COMMENT ON FUNCTION mailgres.fold(int) IS
     'Adds deltas to the rollups; returns how many were added.';
+
+-- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
+-- minutes after a week and a day.
+CREATE FUNCTION mailgres.trim_rollups(p_limit int DEFAULT 10000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_hour    constant timestamptz := (SELECT mailgres.now() - s.counts_ttl FROM mailgres.settings s);
+    v_minute  constant timestamptz := mailgres.now() - interval '8 days';
+    v_table   text;
+    v_only    text;
+    v_count   int;
+    v_total   int := 0;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
+        RETURN 0;
+    END IF;
+    FOR v_table, v_only IN VALUES
+        ('rollup_by_template', 'hour < $1'), ('rollup_by_tenant', 'hour < $1'),
+        ('rollup_by_provider', 'hour < $1'), ('rollup_by_retries', 'hour < $1'),
+        ('rollup_by_attempt', 'hour < $1'), ('rollup_by_fault', 'hour < $1'),
+        ('rollup_by_minute', 'minute < $2'), ('tenant_activity', 'claimed_at < $1'),
+        ('rollup_by_status', 'hour < $2 AND emails = 0'), ('rollup_dead', 'hour < $2 AND emails = 0')
+    LOOP
+        EXECUTE format(
+            'DELETE FROM mailgres.%1$I WHERE ctid = ANY (ARRAY(SELECT ctid FROM mailgres.%1$I WHERE %2$s LIMIT $3))',
+            v_table, v_only) USING v_hour, v_minute, p_limit - v_total;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_total := v_total + v_count;
+    END LOOP;
+    RETURN v_total;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.trim_rollups(int) IS
+    'Removes counts that are too old for anybody to ask for; returns how many.';
 
 -- ---- sql/30_engine/91_archive.sql
 
@@ -3635,10 +4277,10 @@ BEGIN
     INTO per_second, why
     FROM mailgres.buckets b WHERE b.name IN ('calls:' || p.name, 'emails:' || p.name);
     IF per_second IS NULL THEN
-        SELECT count(*) / greatest(date_part('epoch', mailgres.now() - min(l.at)), 1), 'throughput'
+        SELECT sum(c.emails) / greatest(date_part('epoch', mailgres.now() - min(c.minute)), 1), 'throughput'
         INTO per_second, why
-        FROM public.email_logs l
-        WHERE l.at > mailgres.now() - interval '15 minutes' AND l.event = 'sent' AND l.provider = p.name;
+        FROM mailgres.counted_by_minute c
+        WHERE c.minute > mailgres.now() - interval '15 minutes' AND c.outcome = 'sent' AND c.provider = p.name;
         IF coalesce(per_second, 0) = 0 THEN
             per_second := NULL;
             why := 'unknown';
@@ -3711,21 +4353,12 @@ DECLARE
     v_closed  text;
 BEGIN
     FOR v IN
-        WITH waiting AS (
-            SELECT q.route, q.tenant_id::text AS tenant_id, NULL::timestamptz AS due
-            FROM public.email_queue q WHERE q.ready
-            UNION ALL
-            SELECT q.route, q.tenant_id, q.next_retry_at
-            FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
-        ), by_tenant AS (
-            SELECT w.route, w.tenant_id, count(*) AS emails,
-                   count(*) FILTER (WHERE w.due > mailgres.now()) AS later, max(w.due) AS last_due
-            FROM waiting w GROUP BY 1, 2
-        ), by_route AS (
-            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.later)::bigint AS later, max(t.last_due) AS last_due,
+        WITH by_route AS (
+            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.emails - t.due)::bigint AS later,
+                   max(t.last_due) AS last_due,
                    max(mailgres.now() + (t.emails - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
                        AS tenants_at
-            FROM by_tenant t
+            FROM mailgres.open_by_tenant t
             LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || t.tenant_id
             GROUP BY 1
         )
@@ -4250,7 +4883,8 @@ CREATE FUNCTION mailgres.provider_states()
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
 AS $$
     SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
-           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END, p.circuit_reason,
+           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
+           mailgres.without_addresses(p.circuit_reason),
            p.failures,
            CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
            CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,
@@ -5092,6 +5726,9 @@ AS $$
 DECLARE
     v_id     uuid := p_queue_id;
     v_email  public.email_queue;
+    v_bounced boolean;
+    v_was    boolean;
+    v_is     boolean;
     v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
 BEGIN
     IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
@@ -5107,6 +5744,7 @@ BEGIN
         RETURN false;
     END IF;
 
+    v_bounced := EXISTS (SELECT FROM public.email_logs l WHERE l.queue_id = v_id AND l.event = 'bounced');
     INSERT INTO public.email_logs
         (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
          provider_message_id, error_message, error_detail)
@@ -5141,6 +5779,14 @@ BEGIN
             error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
                                      'the provider reported that it was not sent')
         WHERE q.id = v_id;
+    END IF;
+
+    -- One that was sent and bounced was not delivered: counted once, as long as it is so.
+    v_was := v_bounced AND v_email.status = 'sent';
+    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
+    v_is := (v_bounced OR p_event = 'bounced') AND v_email.status = 'sent';
+    IF v_is <> v_was THEN
+        PERFORM mailgres.count_email(v_email, 'bounced', CASE WHEN v_is THEN 1 ELSE -1 END, 0);
     END IF;
     RETURN true;
 END
@@ -5200,6 +5846,684 @@ COMMENT ON COLUMN public.email_dead_letters.archived_at IS
 COMMENT ON COLUMN public.email_dead_letters.expires_at IS
     'When it goes to the archive; of one that is there, when it is deleted.';
 COMMENT ON COLUMN public.email_dead_letters.email IS 'The whole email, as it is in the queue.';
+
+-- ---- sql/45_views/10_queue.sql
+
+-- Views for analysts and dashboards. Each answers one question, which is where its comment
+-- begins; email_monitoring lists them. They read rollups and the depth, never the whole
+-- queue, so they answer in milliseconds however much is in it. All of them show what
+-- their reader may see of the tables below (security_invoker): a grant on a view alone,
+-- given by accident, shows nothing.
+
+CREATE VIEW public.email_queue_state WITH (security_invoker = true) AS
+SELECT s.status, coalesce(x.emails, 0)::bigint AS emails, x.oldest, x.newest,
+       coalesce(x.at_least, false) AS at_least, coalesce(x.as_of, d.as_of, mailgres.now()) AS as_of
+FROM (VALUES (1, 'pending'), (2, 'sending'), (3, 'sent'), (4, 'failed'), (5, 'cancelled')) s(place, status)
+LEFT JOIN mailgres.depth d ON s.place < 3 AND mailgres.now() BETWEEN d.as_of AND d.valid_until
+LEFT JOIN (
+    SELECT o.status, sum(o.emails) AS emails, min(o.oldest) AS oldest, max(o.newest) AS newest, max(o.as_of) AS as_of,
+           (SELECT d.capped AND d.as_of = max(o.as_of) FROM mailgres.depth d) AS at_least
+    FROM mailgres.open_by_template o
+    GROUP BY o.status
+    UNION ALL
+    SELECT c.status, sum(c.emails), min(c.oldest), max(c.newest), mailgres.now(), false
+    FROM (
+        SELECT r.status, sum(r.emails) AS emails, min(r.oldest) AS oldest, max(r.newest) AS newest
+        FROM mailgres.counted_by_status r
+        GROUP BY r.hour, r.status
+        HAVING sum(r.emails) > 0
+    ) c
+    GROUP BY c.status
+) x ON x.status = s.status
+ORDER BY s.place;
+
+COMMENT ON VIEW public.email_queue_state IS
+'How many emails are in each status, and how old are they?
+Waiting emails are as counted at as_of, at most 15 seconds ago; all others are exact.
+Example: SELECT * FROM email_queue_state;';
+COMMENT ON COLUMN public.email_queue_state.status IS 'pending, sending, sent, failed (dead) or cancelled.';
+COMMENT ON COLUMN public.email_queue_state.emails IS 'How many are in the queue.';
+COMMENT ON COLUMN public.email_queue_state.oldest IS
+    'When the oldest was created; of settled ones to the hour, if some of that hour have left.';
+COMMENT ON COLUMN public.email_queue_state.newest IS 'When the newest was created.';
+COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted (beyond two million).';
+COMMENT ON COLUMN public.email_queue_state.as_of IS 'When they were counted.';
+
+CREATE VIEW public.email_pending_by_template WITH (security_invoker = true) AS
+SELECT o.template_type, sum(o.emails)::bigint AS pending_count,
+       round(sum(o.emails * o.retries) / sum(o.emails), 2) AS avg_retries,
+       min(o.oldest) AS oldest, max(o.newest) AS newest,
+       sum(o.due)::bigint AS due_count, min(o.oldest_due) AS oldest_due,
+       sum(o.parked)::bigint AS parked_count, max(o.as_of) AS as_of
+FROM mailgres.open_by_template o
+WHERE o.status = 'pending'
+GROUP BY o.template_type;
+
+COMMENT ON VIEW public.email_pending_by_template IS
+'What is waiting, template by template, and for how long?
+Example: SELECT * FROM email_pending_by_template ORDER BY pending_count DESC;';
+COMMENT ON COLUMN public.email_pending_by_template.template_type IS 'The template.';
+COMMENT ON COLUMN public.email_pending_by_template.pending_count IS 'Emails that wait.';
+COMMENT ON COLUMN public.email_pending_by_template.avg_retries IS 'Retries they have had, on average.';
+COMMENT ON COLUMN public.email_pending_by_template.oldest IS 'When the oldest of them was created.';
+COMMENT ON COLUMN public.email_pending_by_template.newest IS 'When the newest of them was created.';
+COMMENT ON COLUMN public.email_pending_by_template.due_count IS 'Those that could be sent now.';
+COMMENT ON COLUMN public.email_pending_by_template.oldest_due IS 'Since when the first of these could be sent.';
+COMMENT ON COLUMN public.email_pending_by_template.parked_count IS
+    'Those that wait for the sender''s set-up to be mended.';
+COMMENT ON COLUMN public.email_pending_by_template.as_of IS 'When they were counted.';
+
+CREATE VIEW public.email_throughput WITH (security_invoker = true) AS
+SELECT m.minute,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'cancelled'), 0)::bigint AS cancelled,
+       round(100.0 * sum(c.emails) FILTER (WHERE c.outcome IN ('retry', 'dead'))
+             / nullif(sum(c.emails) FILTER (WHERE c.outcome IN ('sent', 'retry', 'dead')), 0), 2) AS failure_rate
+FROM generate_series(date_trunc('minute', mailgres.now(), 'UTC') - interval '59 minutes',
+                     date_trunc('minute', mailgres.now(), 'UTC'), '1 minute') m(minute)
+LEFT JOIN (
+    SELECT x.minute, x.outcome, x.emails FROM mailgres.counted_by_minute x
+    WHERE x.minute >= date_trunc('minute', mailgres.now(), 'UTC') - interval '59 minutes'
+) c ON c.minute = m.minute
+GROUP BY m.minute
+ORDER BY m.minute DESC;
+
+COMMENT ON VIEW public.email_throughput IS
+'How much goes out in a minute, and how much of it fails?
+The last sixty minutes, the newest first; the current one is not over.
+Example: SELECT * FROM email_throughput LIMIT 15;';
+COMMENT ON COLUMN public.email_throughput.minute IS 'The minute, by its beginning.';
+COMMENT ON COLUMN public.email_throughput.sent IS 'Emails that a provider accepted.';
+COMMENT ON COLUMN public.email_throughput.retried IS 'Tries that failed and will be repeated.';
+COMMENT ON COLUMN public.email_throughput.deferred IS
+    'Emails put off without spending a retry: rate limits, quotas, a sender''s set-up.';
+COMMENT ON COLUMN public.email_throughput.dead IS 'Emails that became dead letters.';
+COMMENT ON COLUMN public.email_throughput.cancelled IS 'Emails that were cancelled.';
+COMMENT ON COLUMN public.email_throughput.failure_rate IS
+    'retried and dead, of these and sent, in percent; null if there was none.';
+
+CREATE VIEW public.email_workers WITH (security_invoker = true) AS
+SELECT w.worker, w.version, w.started_at, w.seen_at,
+       w.seen_at > mailgres.now() - interval '45 seconds' AS alive,
+       greatest(mailgres.now() - w.seen_at, '0') AS silent_for
+FROM mailgres.workers w
+ORDER BY w.worker;
+
+COMMENT ON VIEW public.email_workers IS
+'Which workers are alive?
+A worker says so every 10 seconds; one that is silent for a day is forgotten.
+Example: SELECT * FROM email_workers WHERE alive;';
+COMMENT ON COLUMN public.email_workers.worker IS 'Its name.';
+COMMENT ON COLUMN public.email_workers.version IS 'The version of mailgres that it runs.';
+COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first heard of.';
+COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last heard of.';
+COMMENT ON COLUMN public.email_workers.alive IS 'It was heard of in the last 45 seconds.';
+COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last heard of.';
+
+CREATE VIEW public.email_providers WITH (security_invoker = true) AS
+SELECT p.provider, p.kind, p.enabled, p.open, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
+       p.paused_until, p.pause_reason, p.waits_until, p.waits_for,
+       round(p.email_tokens::numeric, 1) AS email_tokens, p.emails_per_second,
+       round(p.call_tokens::numeric, 1) AS call_tokens, p.calls_per_second,
+       p.used_today, p.daily_quota, p.used_this_month, p.monthly_quota,
+       round(100.0 * greatest(p.used_today::numeric / nullif(p.daily_quota, 0),
+                              p.used_this_month::numeric / nullif(p.monthly_quota, 0)), 1) AS quota_used,
+       coalesce(c.sent, 0)::bigint AS sent_24h, coalesce(c.failed, 0)::bigint AS failed_24h, p.routes
+FROM mailgres.provider_states() p
+LEFT JOIN (
+    SELECT x.provider, sum(x.emails) FILTER (WHERE x.outcome = 'sent') AS sent,
+           sum(x.emails) FILTER (WHERE x.outcome IN ('retry', 'dead')) AS failed
+    FROM mailgres.counted_by_minute x
+    WHERE x.minute >= date_trunc('minute', mailgres.now() - interval '24 hours', 'UTC')
+    GROUP BY x.provider
+) c ON c.provider = p.provider
+ORDER BY p.provider;
+
+COMMENT ON VIEW public.email_providers IS
+'Which providers can send now, and what holds the others back?
+Example: SELECT provider, open, circuit, paused_until, waits_for, quota_used FROM email_providers;';
+COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
+COMMENT ON COLUMN public.email_providers.kind IS 'resend, ses, smtp, capture or null.';
+COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
+COMMENT ON COLUMN public.email_providers.open IS 'Emails may be sent by it now.';
+COMMENT ON COLUMN public.email_providers.circuit IS
+    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
+COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when.';
+COMMENT ON COLUMN public.email_providers.circuit_until IS
+    'When an open circuit lets one call through; null: not by itself.';
+COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why it is as it is.';
+COMMENT ON COLUMN public.email_providers.paused_until IS 'An operator paused it until then.';
+COMMENT ON COLUMN public.email_providers.pause_reason IS 'What the operator said.';
+COMMENT ON COLUMN public.email_providers.waits_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN public.email_providers.waits_for IS 'What for: rate or quota.';
+COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit leaves now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its limit of emails.';
+COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit leaves now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.calls_per_second IS 'Its limit of calls.';
+COMMENT ON COLUMN public.email_providers.used_today IS 'Emails of today (UTC) that count against its quota.';
+COMMENT ON COLUMN public.email_providers.daily_quota IS 'Emails that it takes in a day.';
+COMMENT ON COLUMN public.email_providers.used_this_month IS 'Emails of this month that count against its quota.';
+COMMENT ON COLUMN public.email_providers.monthly_quota IS 'Emails that it takes in a month.';
+COMMENT ON COLUMN public.email_providers.quota_used IS 'How much of the tighter quota is used, in percent.';
+COMMENT ON COLUMN public.email_providers.sent_24h IS 'Emails that it accepted in the last 24 hours.';
+COMMENT ON COLUMN public.email_providers.failed_24h IS 'Tries by it that failed in the last 24 hours.';
+COMMENT ON COLUMN public.email_providers.routes IS 'The routes that lead to it.';
+
+CREATE VIEW public.email_eta WITH (security_invoker = true) AS
+SELECT e.route, e.emails AS waiting, e.later AS not_due_yet, e.provider, e.starts AS starts_at, e.at AS out_at,
+       e.why AS depends_on
+FROM mailgres.eta() e;
+
+COMMENT ON VIEW public.email_eta IS
+'When will the backlog be out?
+By what is known now: limits, quotas, pauses, and how fast emails left in the last 15 minutes.
+Example: SELECT * FROM email_eta;';
+COMMENT ON COLUMN public.email_eta.route IS 'The way out of the queue.';
+COMMENT ON COLUMN public.email_eta.waiting IS 'Emails that wait on it.';
+COMMENT ON COLUMN public.email_eta.not_due_yet IS 'Those of them that are for later.';
+COMMENT ON COLUMN public.email_eta.provider IS 'The provider that will take them, as it looks.';
+COMMENT ON COLUMN public.email_eta.starts_at IS 'When it can; null: not by itself.';
+COMMENT ON COLUMN public.email_eta.out_at IS 'When the last of them will have left; null: nobody can tell.';
+COMMENT ON COLUMN public.email_eta.depends_on IS
+    'What decides it: throughput, rate, quota, schedule, circuit, paused, disabled, rate of a tenant, route paused, no provider, unknown.';
+
+-- ---- sql/45_views/20_outcomes.sql
+
+-- What became of emails.
+
+CREATE VIEW public.email_failure_rate_by_template WITH (security_invoker = true) AS
+SELECT x.template_type, sum(x.emails)::bigint AS total,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'open'), 0)::bigint AS waiting,
+       round(100.0 * coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0) / sum(x.emails), 2) AS failure_rate
+FROM (
+    SELECT c.template_type, c.status, c.emails
+    FROM mailgres.counted_by_template c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status <> 'bounced'
+    UNION ALL
+    SELECT o.template_type, 'open', o.recent FROM mailgres.open_by_template o
+) x
+GROUP BY x.template_type
+HAVING sum(x.emails) > 0;
+
+COMMENT ON VIEW public.email_failure_rate_by_template IS
+'Which templates fail how often, over the last 7 days?
+Emails created in that time, from the full hour on, whatever became of them since.
+Example: SELECT * FROM email_failure_rate_by_template ORDER BY failure_rate DESC;';
+COMMENT ON COLUMN public.email_failure_rate_by_template.template_type IS 'The template.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.total IS 'Emails created in the last 7 days.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.sent IS 'Of these, sent.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failed IS 'Of these, dead.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.cancelled IS 'Of these, cancelled.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.waiting IS
+    'Of these, waiting or being sent; as counted in the last 15 seconds.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed, of total, in percent.';
+
+CREATE VIEW public.email_kpis WITH (security_invoker = true) AS
+WITH c AS (
+    SELECT coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0) AS sent,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0) AS failed,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'bounced'), 0) AS bounced,
+           coalesce(sum(x.seconds) FILTER (WHERE x.status = 'sent'), 0) AS seconds,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent' AND x.retries > 0), 0) AS recovered,
+           coalesce(sum(x.emails) FILTER (WHERE x.status IN ('sent', 'failed') AND x.retries > 0), 0) AS retried
+    FROM mailgres.counted_by_retries x
+    WHERE x.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+)
+SELECT k.name, k.value, k.unit, k.target,
+       CASE WHEN k.value IS NULL THEN 'no data' WHEN k.met THEN 'met' ELSE 'missed' END AS verdict,
+       k.emails
+FROM c
+CROSS JOIN LATERAL (
+    VALUES
+        (1, 'delivered', round(100 * (c.sent - c.bounced) / nullif(c.sent + c.failed, 0), 2), '%', '> 98',
+         (c.sent - c.bounced) > 0.98 * (c.sent + c.failed), (c.sent + c.failed)::bigint),
+        (2, 'time to delivery', round(c.seconds::numeric / nullif(c.sent, 0), 2), 's', '< 300',
+         c.seconds < 300 * c.sent, c.sent::bigint),
+        (3, 'recovered after a failure', round(100 * c.recovered / nullif(c.retried, 0), 2), '%', '> 90',
+         c.recovered > 0.9 * c.retried, c.retried::bigint),
+        (4, 'dead', round(100 * c.failed / nullif(c.sent + c.failed, 0), 2), '%', '< 2',
+         c.failed < 0.02 * (c.sent + c.failed), (c.sent + c.failed)::bigint)
+) k(place, name, value, unit, target, met, emails)
+ORDER BY k.place;
+
+COMMENT ON VIEW public.email_kpis IS
+'Do we meet our targets?
+Emails created in the last 7 days, from the full hour on, as they stand now: a dead letter that was retried and arrived counts as delivered, one that bounced later does not. Time to delivery runs from when an email was due to when the provider accepted it. Recovered are those sent, of all that were retried and settled.
+Example: SELECT * FROM email_kpis;';
+COMMENT ON COLUMN public.email_kpis.name IS 'What is measured.';
+COMMENT ON COLUMN public.email_kpis.value IS 'What it is; null if there is nothing to measure.';
+COMMENT ON COLUMN public.email_kpis.unit IS 'Percent or seconds.';
+COMMENT ON COLUMN public.email_kpis.target IS 'What it ought to be.';
+COMMENT ON COLUMN public.email_kpis.verdict IS 'met, missed or no data.';
+COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails it is measured by.';
+
+CREATE VIEW public.email_delivery_times WITH (security_invoker = true) AS
+SELECT nullif(x.within, 2147483647) AS within_seconds, x.emails,
+       round(100 * sum(x.emails) OVER (ORDER BY x.within) / sum(x.emails) OVER (), 2) AS cumulative
+FROM (
+    SELECT c.within, sum(c.emails)::bigint AS emails
+    FROM mailgres.counted_by_retries c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status = 'sent'
+    GROUP BY c.within
+    HAVING sum(c.emails) > 0
+) x
+ORDER BY x.within;
+
+COMMENT ON VIEW public.email_delivery_times IS
+'How long do emails take?
+Emails created in the last 7 days and sent, by the time from when they were due to when the provider accepted them.
+Example: SELECT * FROM email_delivery_times;';
+COMMENT ON COLUMN public.email_delivery_times.within_seconds IS
+    'They took at most so long, and longer than the row before says; null: longer than a day.';
+COMMENT ON COLUMN public.email_delivery_times.emails IS 'How many.';
+COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took no longer, of all, in percent.';
+
+-- ---- sql/45_views/30_retries.sql
+
+-- Tries, retries and why they fail.
+
+-- A person's address as analysts see it: a***@example.com.
+CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(p_email, 1) || '***@' || split_part(p_email, '@', 2)
+            WHEN p_email IS NOT NULL THEN '***' END;
+
+COMMENT ON FUNCTION mailgres.mask_email(text) IS
+    'An address with all but its first letter and its domain hidden.';
+
+-- For views: who reads them sees the mask, though he may not read the address.
+CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
+
+COMMENT ON FUNCTION mailgres.masked_recipient(uuid) IS 'The recipient of an email, masked.';
+
+CREATE VIEW public.email_retried WITH (security_invoker = true) AS
+SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
+       q.status::text AS status, q.retries::int AS retries, q.max_retries::int AS max_retries,
+       l.at AS failed_at, l.error_class, l.error_code, l.error_message, l.provider,
+       CASE WHEN q.status = 'pending' THEN q.next_retry_at END AS next_retry_at, q.created_at
+FROM public.email_logs l
+JOIN public.email_queue q ON q.id = l.queue_id
+WHERE l.event = 'retry' AND l.at > mailgres.now() - interval '24 hours'
+  AND NOT EXISTS (
+      SELECT FROM public.email_logs x WHERE x.queue_id = l.queue_id AND x.id > l.id AND x.event = 'retry');
+
+COMMENT ON VIEW public.email_retried IS
+'Which emails needed a retry in the last 24 hours?
+One row for each, with its last failure that led to a retry.
+Example: SELECT * FROM email_retried ORDER BY failed_at DESC LIMIT 100;';
+COMMENT ON COLUMN public.email_retried.id IS 'The email.';
+COMMENT ON COLUMN public.email_retried.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_retried.template_type IS 'Its template.';
+COMMENT ON COLUMN public.email_retried.recipient IS 'Whom it is for, masked.';
+COMMENT ON COLUMN public.email_retried.status IS 'Where it stands now.';
+COMMENT ON COLUMN public.email_retried.retries IS 'Retries made by now.';
+COMMENT ON COLUMN public.email_retried.max_retries IS 'Retries allowed.';
+COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last try failed that led to a retry.';
+COMMENT ON COLUMN public.email_retried.error_class IS 'Of which class that fault was.';
+COMMENT ON COLUMN public.email_retried.error_code IS 'The provider''s code for it.';
+COMMENT ON COLUMN public.email_retried.error_message IS 'What it was, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that try.';
+COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When it will be tried next, if it waits.';
+COMMENT ON COLUMN public.email_retried.created_at IS 'When it was enqueued.';
+
+CREATE VIEW public.email_recovery_by_retries WITH (security_invoker = true) AS
+SELECT x.retries, sum(x.emails)::bigint AS emails,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'open'), 0)::bigint AS waiting,
+       round(100.0 * coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)
+             / nullif(sum(x.emails) FILTER (WHERE x.status IN ('sent', 'failed')), 0), 2) AS recovery_rate
+FROM (
+    SELECT c.retries, c.status, c.emails
+    FROM mailgres.counted_by_retries c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '30 days', 'UTC')
+      AND c.retries > 0 AND c.status <> 'bounced'
+    UNION ALL
+    SELECT o.retries, 'open', o.emails FROM mailgres.open_by_template o WHERE o.retries > 0
+) x
+GROUP BY x.retries
+HAVING sum(x.emails) > 0
+ORDER BY x.retries;
+
+COMMENT ON VIEW public.email_recovery_by_retries IS
+'Do retries help: how many emails arrive after one retry, after two, after three?
+Emails created in the last 30 days, from the full hour on, and all that wait.
+Example: SELECT * FROM email_recovery_by_retries;';
+COMMENT ON COLUMN public.email_recovery_by_retries.retries IS 'Retries made.';
+COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with so many retries.';
+COMMENT ON COLUMN public.email_recovery_by_retries.sent IS 'Of these, sent in the end.';
+COMMENT ON COLUMN public.email_recovery_by_retries.failed IS 'Of these, dead.';
+COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
+    'Of these, waiting or being sent; as counted in the last 15 seconds.';
+COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
+
+CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
+SELECT c.attempt, sum(c.tries)::bigint AS tries,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       round(100.0 * coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.tries), 2) AS success_rate
+FROM mailgres.counted_by_attempt c
+WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+  AND c.outcome IN ('sent', 'retry', 'dead')
+GROUP BY c.attempt
+ORDER BY c.attempt;
+
+COMMENT ON VIEW public.email_success_by_attempt IS
+'How often does the first try succeed, the second, the third?
+Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
+Example: SELECT * FROM email_success_by_attempt;';
+COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_success_by_attempt.tries IS 'How many there were.';
+COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
+COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
+COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of tries, in percent.';
+
+CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
+SELECT c.attempt, sum(c.tries)::bigint AS retries,
+       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.tries)) + interval '0.5 seconds') AS mean_wait
+FROM mailgres.counted_by_attempt c
+WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.outcome = 'claimed'
+GROUP BY c.attempt
+ORDER BY c.attempt;
+
+COMMENT ON VIEW public.email_time_between_attempts IS
+'How long does a retry really come after the try before it?
+From claim to claim, for retries of the last 7 days, from the full hour on.
+Example: SELECT * FROM email_time_between_attempts;';
+COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the try that ended the wait: 2 is the first retry.';
+COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.';
+COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
+
+CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
+SELECT x.provider, x.error_class, x.error_code, x.tries, x.retried, x.dead, x.deferred,
+       round(100.0 * x.tries / sum(x.tries) OVER (), 2) AS share
+FROM (
+    SELECT c.provider, c.error_class, c.error_code, sum(c.tries)::bigint AS tries,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
+    FROM mailgres.counted_by_fault c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+    GROUP BY c.provider, c.error_class, c.error_code
+) x
+ORDER BY x.tries DESC, x.provider, x.error_class, x.error_code;
+
+COMMENT ON VIEW public.email_error_codes IS
+'Which error codes do tries end with, and how often?
+Tries of the last 7 days that failed, from the full hour on.
+Example: SELECT * FROM email_error_codes LIMIT 20;';
+COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was asked.';
+COMMENT ON COLUMN public.email_error_codes.error_class IS
+    'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
+COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
+COMMENT ON COLUMN public.email_error_codes.tries IS 'How many tries ended with it.';
+COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
+COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
+COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
+
+CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
+SELECT x.error_message, x.error_code, x.error_class, x.dead_reason, count(*) AS emails,
+       min(x.due_at) AS first_at, max(x.due_at) AS last_at
+FROM (
+    SELECT q.error_message, q.error_code, q.error_class::text AS error_class, q.dead_reason::text AS dead_reason, q.due_at
+    FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at IS NOT NULL
+    ORDER BY q.due_at DESC
+    LIMIT 10000
+) x
+GROUP BY 1, 2, 3, 4
+ORDER BY count(*) DESC, max(x.due_at) DESC;
+
+COMMENT ON VIEW public.email_common_errors IS
+'What do emails die of most?
+The dead letters in the queue, the newest 10,000 of them, by what was said last.
+Example: SELECT * FROM email_common_errors LIMIT 10;';
+COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_common_errors.error_code IS 'The provider''s code for it.';
+COMMENT ON COLUMN public.email_common_errors.error_class IS 'Of which class the fault was.';
+COMMENT ON COLUMN public.email_common_errors.dead_reason IS 'Why they were given up.';
+COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
+COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';
+
+-- ---- sql/45_views/40_dead_letters.sql
+
+-- Dead letters, with nobody's data: email_dead_letters is for operators.
+
+CREATE VIEW public.email_dlq_entries WITH (security_invoker = true) AS
+SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
+       q.dead_reason::text AS dead_reason, q.error_class::text AS error_class, q.error_code, q.error_message,
+       q.provider, q.retries::int AS retries, q.created_at, q.due_at AS dead_at
+FROM public.email_queue q
+WHERE q.status = 'failed' AND q.due_at IS NOT NULL;
+
+COMMENT ON VIEW public.email_dlq_entries IS
+'Which emails are dead letters, and why?
+Those in the queue; after 7 days they move to an archive, which operators see (email_dead_letters).
+Example: SELECT * FROM email_dlq_entries ORDER BY dead_at DESC LIMIT 100;';
+COMMENT ON COLUMN public.email_dlq_entries.id IS 'The email.';
+COMMENT ON COLUMN public.email_dlq_entries.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_dlq_entries.template_type IS 'Its template.';
+COMMENT ON COLUMN public.email_dlq_entries.recipient IS 'Whom it was for, masked.';
+COMMENT ON COLUMN public.email_dlq_entries.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
+COMMENT ON COLUMN public.email_dlq_entries.error_class IS 'Of which class the last fault was.';
+COMMENT ON COLUMN public.email_dlq_entries.error_code IS 'The provider''s code for it.';
+COMMENT ON COLUMN public.email_dlq_entries.error_message IS 'What it was, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_dlq_entries.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_dlq_entries.retries IS 'Retries made.';
+COMMENT ON COLUMN public.email_dlq_entries.created_at IS 'When it was enqueued.';
+COMMENT ON COLUMN public.email_dlq_entries.dead_at IS 'When it became a dead letter.';
+
+-- For who may not read the queue, such as a worker that is asked for figures.
+CREATE FUNCTION mailgres.oldest_dead() RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+    SELECT q.due_at FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at LIMIT 1
+$$;
+
+CREATE FUNCTION mailgres.newest_dead() RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+    SELECT q.due_at FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at DESC LIMIT 1
+$$;
+
+COMMENT ON FUNCTION mailgres.oldest_dead() IS 'When the oldest dead letter in the queue died.';
+COMMENT ON FUNCTION mailgres.newest_dead() IS 'When the newest dead letter in the queue died.';
+
+CREATE VIEW public.email_dlq_size WITH (security_invoker = true) AS
+SELECT coalesce(sum(d.emails), 0)::bigint AS emails,
+       mailgres.oldest_dead() AS oldest, mailgres.newest_dead() AS newest
+FROM mailgres.counted_dead d;
+
+COMMENT ON VIEW public.email_dlq_size IS
+'How many dead letters are there?
+Those in the queue.
+Example: SELECT * FROM email_dlq_size;';
+COMMENT ON COLUMN public.email_dlq_size.emails IS 'How many.';
+COMMENT ON COLUMN public.email_dlq_size.oldest IS 'When the oldest died.';
+COMMENT ON COLUMN public.email_dlq_size.newest IS 'When the newest died.';
+
+CREATE VIEW public.email_dlq_per_hour WITH (security_invoker = true) AS
+SELECT h.hour, coalesce(c.dead, 0)::bigint AS entered, coalesce(c.sent, 0)::bigint AS sent,
+       round(100.0 * coalesce(c.dead, 0) / nullif(coalesce(c.dead, 0) + coalesce(c.sent, 0), 0), 2) AS share
+FROM generate_series(date_trunc('hour', mailgres.now(), 'UTC') - interval '23 hours',
+                     date_trunc('hour', mailgres.now(), 'UTC'), '1 hour') h(hour)
+LEFT JOIN (
+    SELECT date_trunc('hour', x.minute, 'UTC') AS hour,
+           sum(x.emails) FILTER (WHERE x.outcome = 'dead') AS dead,
+           sum(x.emails) FILTER (WHERE x.outcome = 'sent') AS sent
+    FROM mailgres.counted_by_minute x
+    WHERE x.minute >= date_trunc('hour', mailgres.now(), 'UTC') - interval '23 hours' AND x.outcome IN ('sent', 'dead')
+    GROUP BY 1
+) c ON c.hour = h.hour
+ORDER BY h.hour DESC;
+
+COMMENT ON VIEW public.email_dlq_per_hour IS
+'How many emails become dead letters in an hour?
+The last 24 hours, the newest first; the current one is not over. Those that were retried since still count.
+Example: SELECT * FROM email_dlq_per_hour;';
+COMMENT ON COLUMN public.email_dlq_per_hour.hour IS 'The hour, by its beginning.';
+COMMENT ON COLUMN public.email_dlq_per_hour.entered IS 'Emails that died in it.';
+COMMENT ON COLUMN public.email_dlq_per_hour.sent IS 'Emails that were sent in it.';
+COMMENT ON COLUMN public.email_dlq_per_hour.share IS 'entered, of entered and sent, in percent.';
+
+CREATE VIEW public.email_dlq_by_code WITH (security_invoker = true) AS
+SELECT d.error_code, d.dead_reason, sum(d.emails)::bigint AS emails,
+       round(100.0 * sum(d.emails) / sum(sum(d.emails)) OVER (), 2) AS share
+FROM mailgres.counted_dead d
+GROUP BY d.error_code, d.dead_reason
+HAVING sum(d.emails) > 0
+ORDER BY sum(d.emails) DESC, d.error_code, d.dead_reason;
+
+COMMENT ON VIEW public.email_dlq_by_code IS
+'Which error codes have the dead letters?
+Those in the queue.
+Example: SELECT * FROM email_dlq_by_code LIMIT 20;';
+COMMENT ON COLUMN public.email_dlq_by_code.error_code IS 'The provider''s code for the last fault; empty if there is none.';
+COMMENT ON COLUMN public.email_dlq_by_code.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
+COMMENT ON COLUMN public.email_dlq_by_code.emails IS 'How many.';
+COMMENT ON COLUMN public.email_dlq_by_code.share IS 'Of all dead letters, in percent.';
+
+CREATE VIEW public.email_dlq_by_tenant WITH (security_invoker = true) AS
+SELECT d.tenant_id, sum(d.emails)::bigint AS emails,
+       round(100.0 * sum(d.emails) / sum(sum(d.emails)) OVER (), 2) AS share,
+       max(d.hour) AS newest_hour
+FROM mailgres.counted_dead d
+GROUP BY d.tenant_id
+HAVING sum(d.emails) > 0
+ORDER BY sum(d.emails) DESC, d.tenant_id;
+
+COMMENT ON VIEW public.email_dlq_by_tenant IS
+'Whose are the dead letters?
+Those in the queue.
+Example: SELECT * FROM email_dlq_by_tenant LIMIT 20;';
+COMMENT ON COLUMN public.email_dlq_by_tenant.tenant_id IS 'The tenant.';
+COMMENT ON COLUMN public.email_dlq_by_tenant.emails IS 'How many it has.';
+COMMENT ON COLUMN public.email_dlq_by_tenant.share IS 'Of all dead letters, in percent.';
+COMMENT ON COLUMN public.email_dlq_by_tenant.newest_hour IS 'The last hour in which one of them died.';
+
+CREATE VIEW public.email_dlq_by_age WITH (security_invoker = true) AS
+SELECT a.age, coalesce(sum(d.emails), 0)::bigint AS emails
+FROM (VALUES
+    (1, 'up to 1 hour', interval '0', interval '1 hour'),
+    (2, 'up to 6 hours', interval '1 hour', interval '6 hours'),
+    (3, 'up to 1 day', interval '6 hours', interval '24 hours'),
+    (4, 'up to 3 days', interval '24 hours', interval '72 hours'),
+    (5, 'up to 7 days', interval '72 hours', interval '168 hours'),
+    (6, 'longer', interval '168 hours', NULL)
+) a(place, age, more_than, at_most)
+LEFT JOIN (
+    SELECT date_trunc('hour', mailgres.now(), 'UTC') - c.hour AS hours, sum(c.emails) AS emails
+    FROM mailgres.counted_dead c
+    GROUP BY c.hour
+) d ON (d.hours >= a.more_than OR a.place = 1) AND (d.hours < a.at_most OR a.at_most IS NULL)
+GROUP BY a.place, a.age
+ORDER BY a.place;
+
+COMMENT ON VIEW public.email_dlq_by_age IS
+'For how long have the dead letters been dead?
+Those in the queue, by the hour in which they died.
+Example: SELECT * FROM email_dlq_by_age;';
+COMMENT ON COLUMN public.email_dlq_by_age.age IS 'For how long: up to so much, and more than the row before says.';
+COMMENT ON COLUMN public.email_dlq_by_age.emails IS 'How many.';
+
+-- ---- sql/45_views/50_tenants.sql
+
+-- Fairness between tenants: each claim is a round, and who has waited for long is next.
+-- The claim itself goes round by its index; this is what comes of it.
+
+CREATE FUNCTION mailgres.round_robin_priority(p_rounds bigint) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN greatest(1, 5 - least(greatest(p_rounds, 0), 4))::int;
+
+COMMENT ON FUNCTION mailgres.round_robin_priority(bigint) IS
+    'How urgent a tenant is that has waited for so many rounds: 5, rising to 1.';
+
+CREATE VIEW public.email_tenant_fairness WITH (security_invoker = true) AS
+SELECT x.tenant_id, x.last_processed_at, x.rounds AS rounds_without_processing,
+       mailgres.round_robin_priority(x.rounds) AS current_priority,
+       x.processed AS total_processed, x.batch AS consecutive_batch,
+       coalesce(t.weight, 1) AS weight, t.paused_at IS NOT NULL AS paused,
+       x.backlog, x.due, x.oldest_due, x.as_of
+FROM (
+    SELECT coalesce(a.tenant_id, o.tenant_id) AS tenant_id, a.claimed_at AS last_processed_at,
+           coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
+           coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
+           coalesce(o.as_of, mailgres.now()) AS as_of,
+           CASE WHEN o.due > 0 THEN greatest(mailgres.turns() - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+    FROM (
+        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
+               sum(c.batch) FILTER (WHERE c.is_last) AS batch
+        FROM (
+            SELECT y.*, y.claimed_at = max(y.claimed_at) OVER (PARTITION BY y.tenant_id) AS is_last
+            FROM mailgres.counted_tenants y
+        ) c
+        GROUP BY c.tenant_id
+    ) a
+    FULL JOIN (
+        SELECT w.tenant_id, sum(w.emails) AS emails, sum(w.due) AS due, min(w.oldest_due) AS oldest_due,
+               min(w.turn) FILTER (WHERE w.due > 0) AS turn, max(w.as_of) AS as_of
+        FROM mailgres.open_by_tenant w
+        GROUP BY w.tenant_id
+    ) o ON o.tenant_id = a.tenant_id
+) x
+LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
+
+COMMENT ON VIEW public.email_tenant_fairness IS
+'Does every tenant get its turn?
+Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
+Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC LIMIT 100;';
+COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
+COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
+COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS
+    'Claims since then, or since something of it was due; 0 if nothing is.';
+COMMENT ON COLUMN public.email_tenant_fairness.current_priority IS
+    'How urgent that makes it: 5, rising by one with each round to 1.';
+COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Tries made for its emails.';
+COMMENT ON COLUMN public.email_tenant_fairness.consecutive_batch IS
+    'How many of its emails its last claim had: up to 3 x weight in a turn while others wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.weight IS 'Its weight.';
+COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'An operator paused it.';
+COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its emails that wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.due IS 'Those of them that could be sent now.';
+COMMENT ON COLUMN public.email_tenant_fairness.oldest_due IS 'Since when the first of these could be sent.';
+COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was counted.';
+
+-- ---- sql/45_views/90_monitoring.sql
+
+-- The list of these views, out of their comments: what has an example is listed.
+
+CREATE VIEW public.email_monitoring WITH (security_invoker = true) AS
+SELECT v.name::text AS name, split_part(v.comment, E'\n', 1) AS question, split_part(v.comment, 'Example: ', 2) AS example
+FROM (
+    SELECT c.relname AS name, obj_description(c.oid, 'pg_class') AS comment
+    FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'public')
+      AND c.relkind = 'v' AND starts_with(c.relname, 'email_')
+) v
+WHERE v.comment LIKE '%Example: %'
+ORDER BY v.name;
+
+COMMENT ON VIEW public.email_monitoring IS
+'What can I ask?
+The views for analysts and dashboards.
+Example: SELECT name, question FROM email_monitoring;';
+COMMENT ON COLUMN public.email_monitoring.name IS 'The view.';
+COMMENT ON COLUMN public.email_monitoring.question IS 'The question that it answers.';
+COMMENT ON COLUMN public.email_monitoring.example IS 'A query to begin with.';
 
 -- ---- sql/50_seed/10_retry_policies.sql
 
@@ -5559,6 +6883,29 @@ CREATE FUNCTION mailgres.secure() RETURNS void
     LANGUAGE plpgsql SET search_path = ''
 AS $$
 DECLARE
+    -- The views for analysts, and what is below them: figures, no person's data. They show
+    -- what their reader may see, so he needs all of it; but not the schema, and without
+    -- that he reaches it through the views alone.
+    c_views constant text := '
+        public.email_queue_state, public.email_pending_by_template, public.email_throughput,
+        public.email_workers, public.email_providers, public.email_eta, public.email_failure_rate_by_template,
+        public.email_kpis, public.email_delivery_times, public.email_retried, public.email_recovery_by_retries,
+        public.email_success_by_attempt, public.email_time_between_attempts, public.email_error_codes,
+        public.email_common_errors, public.email_dlq_entries, public.email_dlq_size, public.email_dlq_per_hour,
+        public.email_dlq_by_code, public.email_dlq_by_tenant, public.email_dlq_by_age,
+        public.email_tenant_fairness, public.email_monitoring';
+    c_figures constant text := '
+        mailgres.rollup_deltas, mailgres.try_deltas, mailgres.rollup_by_template, mailgres.rollup_by_tenant,
+        mailgres.rollup_by_provider, mailgres.rollup_by_retries, mailgres.rollup_by_status,
+        mailgres.rollup_dead, mailgres.rollup_by_minute, mailgres.rollup_by_attempt, mailgres.rollup_by_fault,
+        mailgres.tenant_activity, mailgres.depth, mailgres.depth_by_template, mailgres.depth_by_tenant,
+        mailgres.open_by_template, mailgres.open_by_tenant, mailgres.counted_by_template,
+        mailgres.counted_by_tenant, mailgres.counted_by_provider, mailgres.counted_by_retries,
+        mailgres.counted_by_status, mailgres.counted_dead, mailgres.counted_by_minute,
+        mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
+    c_asked constant text := '
+        mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
+        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient';
     v_role    text;
     v_object  text;
     v_grant   record;
@@ -5584,6 +6931,7 @@ BEGIN
         LOOP
             EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
         END LOOP;
+        EXECUTE format('REVOKE ALL ON %s FROM %s', c_views, v_role);
     END LOOP;
 
     FOR v_grant IN
@@ -5600,6 +6948,7 @@ BEGIN
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
@@ -5614,6 +6963,7 @@ BEGIN
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
@@ -5644,6 +6994,19 @@ BEGIN
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
                 error_code, error_message, next_retry_at, dead_reason) ON public.email_logs'),
             ('mailgres_analyst', 'SELECT ON public.email_templates'),
+
+            ('mailgres_worker', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_operator', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_analyst', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('service_role', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_analyst', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('service_role', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_analyst', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
+            ('service_role', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
+            ('mailgres_analyst', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
+            ('service_role', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
 
             ('service_role', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,

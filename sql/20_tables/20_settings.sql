@@ -9,7 +9,8 @@ CREATE TABLE mailgres.settings (
     config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
     dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
-    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0')
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days')
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -24,3 +25,5 @@ COMMENT ON COLUMN mailgres.settings.config_wait_total IS
 COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
 COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
 COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
+COMMENT ON COLUMN mailgres.settings.counts_ttl IS
+    'Hourly counts are kept for this long; at least as long as the views look back.';

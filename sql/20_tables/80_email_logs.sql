@@ -33,6 +33,9 @@ CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
 CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
     WHERE provider_message_id IS NOT NULL;
 
+-- Emails that needed a retry lately; costs nothing to those that did not.
+CREATE INDEX email_logs_retry_idx ON public.email_logs (at) WHERE event = 'retry';
+
 CREATE TRIGGER email_logs_are_append_only
     BEFORE UPDATE OR TRUNCATE ON public.email_logs
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();

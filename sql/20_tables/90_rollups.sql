@@ -1,8 +1,13 @@
--- Counts of settled emails (sent, failed, cancelled) for dashboards, so that nobody
--- has to count the queue. A change of status appends deltas (no row is updated, so
--- nobody waits); mailgres.fold() adds them to three narrow tables. Hours are those
--- of created_at, so that the sums equal the same question asked of email_queue
--- itself. What is still open changes with every enqueue and is not counted here.
+-- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
+-- an email appends deltas (no row is updated, so nobody waits); mailgres.fold() adds them
+-- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
+-- they are exact at any moment.
+--
+-- There are two kinds. What became of emails: a settled one (sent, failed, cancelled) is
+-- in one cell of each table, and moves when it is corrected later; hours are those of
+-- created_at, so that the sums equal the same question asked of email_queue itself. What
+-- was done: tries and other events at the time when they happened; they never change.
+-- What is still open changes with every enqueue and is not counted here: see depth.
 
 CREATE TABLE mailgres.rollup_deltas (
     hour           timestamptz NOT NULL,
@@ -12,21 +17,53 @@ CREATE TABLE mailgres.rollup_deltas (
     error_code     text NOT NULL,
     status         text NOT NULL,
     retries        int NOT NULL,
+    within         int NOT NULL DEFAULT 0,
+    dead_hour      timestamptz,
+    dead_reason    text,
     emails         bigint NOT NULL,
-    seconds        double precision NOT NULL DEFAULT 0
+    here           bigint NOT NULL,
+    seconds        double precision NOT NULL DEFAULT 0,
+    oldest         timestamptz,
+    newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-COMMENT ON TABLE mailgres.rollup_deltas IS 'Changes not yet added to the rollups.';
-COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from enqueuing to sending.';
+COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.rollup_deltas.status IS
+    'sent, failed or cancelled; or bounced, which is counted besides the status.';
+COMMENT ON COLUMN mailgres.rollup_deltas.within IS
+    'Sent within so many seconds: the upper bound of its bucket; 0 of one that was not sent.';
+COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, which keep what left the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
+
+CREATE TABLE mailgres.try_deltas (
+    at           timestamptz NOT NULL,
+    event        text NOT NULL,
+    attempt      int NOT NULL,
+    tenant_id    text NOT NULL,
+    provider     text NOT NULL,
+    error_class  text NOT NULL,
+    error_code   text NOT NULL,
+    claimed_at   timestamptz,
+    turn         bigint,
+    emails       bigint NOT NULL,
+    seconds      double precision NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.try_deltas.event IS
+    'As in email_logs; and claimed: the claim of a retry, with the seconds since the try before.';
+COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
+COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
+
+-- What became of emails, by the hour in which they were created.
 
 CREATE TABLE mailgres.rollup_by_template (
     hour           timestamptz NOT NULL,
     template_type  text NOT NULL,
     status         text NOT NULL,
-    retries        int NOT NULL,
     emails         bigint NOT NULL,
-    seconds        double precision NOT NULL,
-    PRIMARY KEY (hour, template_type, status, retries)
+    PRIMARY KEY (hour, template_type, status)
 );
 
 CREATE TABLE mailgres.rollup_by_tenant (
@@ -46,6 +83,93 @@ CREATE TABLE mailgres.rollup_by_provider (
     PRIMARY KEY (hour, provider, error_code, status)
 );
 
-COMMENT ON TABLE mailgres.rollup_by_template IS 'Emails by hour of creation, template, status and retries.';
+CREATE TABLE mailgres.rollup_by_retries (
+    hour     timestamptz NOT NULL,
+    status   text NOT NULL,
+    retries  int NOT NULL,
+    within   int NOT NULL,
+    emails   bigint NOT NULL,
+    seconds  double precision NOT NULL,
+    PRIMARY KEY (hour, status, retries, within)
+);
+
+COMMENT ON TABLE mailgres.rollup_by_template IS 'Emails by hour of creation, template and status.';
 COMMENT ON TABLE mailgres.rollup_by_tenant IS 'Emails by hour of creation, tenant and status.';
 COMMENT ON TABLE mailgres.rollup_by_provider IS 'Emails by hour of creation, provider, error code and status.';
+COMMENT ON TABLE mailgres.rollup_by_retries IS
+    'Emails by hour of creation, status, retries and time to delivery.';
+
+-- What is in the queue now, of settled emails.
+
+CREATE TABLE mailgres.rollup_by_status (
+    hour    timestamptz NOT NULL,
+    status  text NOT NULL,
+    emails  bigint NOT NULL,
+    oldest  timestamptz,
+    newest  timestamptz,
+    PRIMARY KEY (hour, status)
+);
+
+COMMENT ON TABLE mailgres.rollup_by_status IS 'Settled emails in the queue, by hour of creation and status.';
+COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'The first of this hour that was ever counted here.';
+
+CREATE TABLE mailgres.rollup_dead (
+    hour         timestamptz NOT NULL,
+    tenant_id    text NOT NULL,
+    error_code   text NOT NULL,
+    dead_reason  text NOT NULL,
+    emails       bigint NOT NULL,
+    PRIMARY KEY (hour, tenant_id, error_code, dead_reason)
+);
+
+COMMENT ON TABLE mailgres.rollup_dead IS
+    'Dead letters in the queue, by the hour in which they died, tenant, error code and reason.';
+
+-- What was done, by the time when it was.
+
+CREATE TABLE mailgres.rollup_by_minute (
+    minute    timestamptz NOT NULL,
+    outcome   text NOT NULL,
+    provider  text NOT NULL,
+    emails    bigint NOT NULL,
+    PRIMARY KEY (minute, outcome, provider)
+);
+
+CREATE TABLE mailgres.rollup_by_attempt (
+    hour     timestamptz NOT NULL,
+    attempt  int NOT NULL,
+    outcome  text NOT NULL,
+    tries    bigint NOT NULL,
+    seconds  double precision NOT NULL,
+    PRIMARY KEY (hour, attempt, outcome)
+);
+
+CREATE TABLE mailgres.rollup_by_fault (
+    hour         timestamptz NOT NULL,
+    provider     text NOT NULL,
+    error_class  text NOT NULL,
+    error_code   text NOT NULL,
+    outcome      text NOT NULL,
+    tries        bigint NOT NULL,
+    PRIMARY KEY (hour, provider, error_class, error_code, outcome)
+);
+
+CREATE TABLE mailgres.tenant_activity (
+    tenant_id   text PRIMARY KEY,
+    processed   bigint NOT NULL,
+    claimed_at  timestamptz NOT NULL,
+    batch       bigint NOT NULL,
+    turn        bigint NOT NULL
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.rollup_by_minute IS
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs.';
+COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
+COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
+    'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';
+COMMENT ON TABLE mailgres.rollup_by_fault IS 'Tries that failed, by hour, provider, class and code of the fault.';
+COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was processed, and when last.';
+COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
+COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
+COMMENT ON COLUMN mailgres.tenant_activity.turn IS 'How many claims there had been when they were tried.';

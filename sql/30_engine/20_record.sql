@@ -1,6 +1,49 @@
--- Whoever changes an email, and by whatever path, this trigger writes the log and
--- the rollup deltas in the same transaction. It sees whole statements, so a finish
+-- Whoever changes an email, and by whatever path, these triggers write the log and the
+-- deltas of the rollups in the same transaction. They see whole statements, so a finish
 -- of a hundred emails appends its rows in one go.
+
+-- The bucket of a time to delivery. Of several languages this is the one that is inlined.
+CREATE FUNCTION mailgres.bucket_of(p_seconds double precision) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_seconds IS NULL THEN 0
+    WHEN p_seconds <= 1 THEN 1
+    WHEN p_seconds <= 5 THEN 5
+    WHEN p_seconds <= 15 THEN 15
+    WHEN p_seconds <= 60 THEN 60
+    WHEN p_seconds <= 300 THEN 300
+    WHEN p_seconds <= 900 THEN 900
+    WHEN p_seconds <= 3600 THEN 3600
+    WHEN p_seconds <= 21600 THEN 21600
+    WHEN p_seconds <= 86400 THEN 86400
+    ELSE 2147483647
+END;
+
+COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
+    'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
+
+-- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
+CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_took constant double precision := CASE WHEN q.status = 'sent' THEN greatest(
+        date_part('epoch', q.sent_at - greatest(q.created_at, q.scheduled_for)), 0) END;
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
+    VALUES
+        (date_trunc('hour', q.created_at, 'UTC'), q.template_type, q.tenant_id,
+         coalesce(q.provider, ''), coalesce(q.error_code, ''), p_status, q.retries,
+         CASE WHEN p_status = 'sent' THEN mailgres.bucket_of(v_took) ELSE 0 END,
+         date_trunc('hour', q.dead_at, 'UTC'), q.dead_reason, p_emails, p_here,
+         CASE WHEN p_status = 'sent' THEN p_emails * v_took ELSE 0 END, q.created_at, q.created_at);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
+    'Appends the delta of one email.';
 
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
@@ -8,12 +51,7 @@ CREATE FUNCTION mailgres.record_import() RETURNS trigger
 AS $$
 BEGIN
     IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
-        INSERT INTO mailgres.rollup_deltas
-            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
-        VALUES
-            (date_trunc('hour', NEW.created_at, 'UTC'), NEW.template_type, NEW.tenant_id,
-             coalesce(NEW.provider, ''), coalesce(NEW.error_code, ''), NEW.status, NEW.retries, 1,
-             coalesce(date_part('epoch', NEW.sent_at - NEW.created_at), 0));
+        PERFORM mailgres.count_email(NEW, NEW.status, 1, 1);
     END IF;
     RETURN NULL;
 END
@@ -29,58 +67,89 @@ CREATE FUNCTION mailgres.record() RETURNS trigger
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
+    -- How long after the try before a retry really began. Only the claim knows both.
+    PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.try_deltas
+            (at, event, attempt, tenant_id, provider, error_class, error_code, emails, seconds)
+        SELECT mailgres.now(), 'claimed', n.retries + 1, '', '', '', '', count(*),
+               sum(date_part('epoch', n.last_attempt_at - o.last_attempt_at))
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        WHERE n.retries > 0 AND n.status = 'sending' AND o.status = 'pending' AND o.last_attempt_at IS NOT NULL
+        GROUP BY n.retries;
+    END IF;
+
     -- A claim settles nothing, and what ends it is what is logged.
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
 
-    INSERT INTO public.email_logs
-        (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
-         worker, duration_ms, provider, provider_message_id, error_class, error_code,
-         error_message, error_detail, next_retry_at, dead_reason)
-    SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
-           o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-           -- a try that was not made has no fault; the row still has that of an earlier one
-           CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
-           CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
-           CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
-    FROM new_rows n
-    JOIN old_rows o ON o.id = n.id
-    CROSS JOIN LATERAL (
-        SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
-        FROM (SELECT CASE
-            WHEN n.status = 'failed' THEN 'dead'
-            WHEN n.status <> 'pending' THEN n.status
-            WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
-            WHEN n.retries > o.retries THEN 'retry'
-            WHEN o.status = 'pending' THEN 'rescheduled'
-            WHEN n.lease_losses > o.lease_losses THEN 'lost'
-            WHEN n.next_retry_at > o.leased_at THEN 'deferred'
-            WHEN o.lease_until <= mailgres.now() THEN 'lost'
-            ELSE 'given_back'
-        END AS event) x
-    ) e
-    WHERE n.status <> 'sending'
-      AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at);
+    WITH logged AS (
+        INSERT INTO public.email_logs
+            (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
+             worker, duration_ms, provider, provider_message_id, error_class, error_code,
+             error_message, error_detail, next_retry_at, dead_reason)
+        SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
+               o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+               -- a try that was not made has no fault; the row still has that of an earlier one
+               CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
+               CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
+               CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        CROSS JOIN LATERAL (
+            SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
+            FROM (SELECT CASE
+                WHEN n.status = 'failed' THEN 'dead'
+                WHEN n.status <> 'pending' THEN n.status
+                WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+                WHEN n.retries > o.retries THEN 'retry'
+                WHEN o.status = 'pending' THEN 'rescheduled'
+                WHEN n.lease_losses > o.lease_losses THEN 'lost'
+                WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+                WHEN o.lease_until <= mailgres.now() THEN 'lost'
+                ELSE 'given_back'
+            END AS event) x
+        ) e
+        WHERE n.status <> 'sending'
+          AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
+        RETURNING event, attempt, tenant_id, provider, error_class, error_code, claimed_at
+    )
+    INSERT INTO mailgres.try_deltas
+        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
+    SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
+           coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
+           (SELECT sum(s.turn) FROM mailgres.claim_slots s), count(*)
+    FROM logged l
+    GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
     -- A settled email is taken out of the cell where it was and added to the one
     -- where it is now; what stays in its cell cancels out.
     INSERT INTO mailgres.rollup_deltas
-        (hour, template_type, tenant_id, provider, error_code, status, retries, emails, seconds)
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
     SELECT date_trunc('hour', r.created_at, 'UTC'), r.template_type, r.tenant_id,
-           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, sum(r.emails),
-           coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0)
+           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, mailgres.bucket_of(r.took),
+           date_trunc('hour', r.dead_at, 'UTC'), r.dead_reason, sum(r.emails), sum(r.emails),
+           coalesce(sum(r.emails * r.took), 0),
+           min(r.created_at) FILTER (WHERE r.emails > 0), max(r.created_at) FILTER (WHERE r.emails > 0)
     FROM (
-        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, 1 AS emails
-        FROM new_rows WHERE status IN ('sent', 'failed', 'cancelled')
+        SELECT n.created_at, n.template_type, n.tenant_id, n.provider, n.error_code, n.status, n.retries,
+               CASE WHEN n.status = 'sent' THEN greatest(
+                   date_part('epoch', n.sent_at - greatest(n.created_at, n.scheduled_for)), 0) END AS took,
+               n.dead_at, n.dead_reason, 1 AS emails
+        FROM new_rows n WHERE n.status IN ('sent', 'failed', 'cancelled')
         UNION ALL
-        SELECT created_at, template_type, tenant_id, provider, error_code, status, retries, sent_at, -1
-        FROM old_rows WHERE status IN ('sent', 'failed', 'cancelled')
+        SELECT o.created_at, o.template_type, o.tenant_id, o.provider, o.error_code, o.status, o.retries,
+               CASE WHEN o.status = 'sent' THEN greatest(
+                   date_part('epoch', o.sent_at - greatest(o.created_at, o.scheduled_for)), 0) END,
+               o.dead_at, o.dead_reason, -1
+        FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
     ) r
-    GROUP BY 1, 2, 3, 4, 5, 6, 7
-    HAVING sum(r.emails) <> 0
-        OR coalesce(sum(r.emails * date_part('epoch', r.sent_at - r.created_at)), 0) <> 0;
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+    HAVING sum(r.emails) <> 0 OR coalesce(sum(r.emails * r.took), 0) <> 0;
     RETURN NULL;
 END
 $$;
@@ -88,3 +157,41 @@ $$;
 CREATE TRIGGER record
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record();
+
+-- Emails that leave the queue are still counted, but no longer as being in it.
+CREATE FUNCTION mailgres.record_removal() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
+AS $$
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries,
+         dead_hour, dead_reason, emails, here)
+    SELECT date_trunc('hour', o.created_at, 'UTC'), '', o.tenant_id, '', coalesce(o.error_code, ''), o.status, 0,
+           date_trunc('hour', o.dead_at, 'UTC'), o.dead_reason, 0, -count(*)
+    FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
+    GROUP BY 1, 3, 5, 6, 8, 9;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_removal
+    AFTER DELETE ON public.email_queue REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_removal();
+
+CREATE FUNCTION mailgres.record_truncate() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    -- Who folds at this moment has to be done first, or his counts would stay.
+    PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold'));
+    DELETE FROM mailgres.rollup_by_status;
+    DELETE FROM mailgres.rollup_dead;
+    UPDATE mailgres.rollup_deltas SET here = 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER record_truncate
+    AFTER TRUNCATE ON public.email_queue
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_truncate();

@@ -32,10 +32,10 @@ BEGIN
     INTO per_second, why
     FROM mailgres.buckets b WHERE b.name IN ('calls:' || p.name, 'emails:' || p.name);
     IF per_second IS NULL THEN
-        SELECT count(*) / greatest(date_part('epoch', mailgres.now() - min(l.at)), 1), 'throughput'
+        SELECT sum(c.emails) / greatest(date_part('epoch', mailgres.now() - min(c.minute)), 1), 'throughput'
         INTO per_second, why
-        FROM public.email_logs l
-        WHERE l.at > mailgres.now() - interval '15 minutes' AND l.event = 'sent' AND l.provider = p.name;
+        FROM mailgres.counted_by_minute c
+        WHERE c.minute > mailgres.now() - interval '15 minutes' AND c.outcome = 'sent' AND c.provider = p.name;
         IF coalesce(per_second, 0) = 0 THEN
             per_second := NULL;
             why := 'unknown';
@@ -108,21 +108,12 @@ DECLARE
     v_closed  text;
 BEGIN
     FOR v IN
-        WITH waiting AS (
-            SELECT q.route, q.tenant_id::text AS tenant_id, NULL::timestamptz AS due
-            FROM public.email_queue q WHERE q.ready
-            UNION ALL
-            SELECT q.route, q.tenant_id, q.next_retry_at
-            FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
-        ), by_tenant AS (
-            SELECT w.route, w.tenant_id, count(*) AS emails,
-                   count(*) FILTER (WHERE w.due > mailgres.now()) AS later, max(w.due) AS last_due
-            FROM waiting w GROUP BY 1, 2
-        ), by_route AS (
-            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.later)::bigint AS later, max(t.last_due) AS last_due,
+        WITH by_route AS (
+            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.emails - t.due)::bigint AS later,
+                   max(t.last_due) AS last_due,
                    max(mailgres.now() + (t.emails - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
                        AS tenants_at
-            FROM by_tenant t
+            FROM mailgres.open_by_tenant t
             LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || t.tenant_id
             GROUP BY 1
         )

@@ -27,7 +27,8 @@ CREATE FUNCTION mailgres.provider_states()
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
 AS $$
     SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
-           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END, p.circuit_reason,
+           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
+           mailgres.without_addresses(p.circuit_reason),
            p.failures,
            CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
            CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,

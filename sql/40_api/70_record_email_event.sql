@@ -15,6 +15,9 @@ AS $$
 DECLARE
     v_id     uuid := p_queue_id;
     v_email  public.email_queue;
+    v_bounced boolean;
+    v_was    boolean;
+    v_is     boolean;
     v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
 BEGIN
     IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
@@ -30,6 +33,7 @@ BEGIN
         RETURN false;
     END IF;
 
+    v_bounced := EXISTS (SELECT FROM public.email_logs l WHERE l.queue_id = v_id AND l.event = 'bounced');
     INSERT INTO public.email_logs
         (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
          provider_message_id, error_message, error_detail)
@@ -64,6 +68,14 @@ BEGIN
             error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
                                      'the provider reported that it was not sent')
         WHERE q.id = v_id;
+    END IF;
+
+    -- One that was sent and bounced was not delivered: counted once, as long as it is so.
+    v_was := v_bounced AND v_email.status = 'sent';
+    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
+    v_is := (v_bounced OR p_event = 'bounced') AND v_email.status = 'sent';
+    IF v_is <> v_was THEN
+        PERFORM mailgres.count_email(v_email, 'bounced', CASE WHEN v_is THEN 1 ELSE -1 END, 0);
     END IF;
     RETURN true;
 END

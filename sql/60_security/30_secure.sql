@@ -8,6 +8,29 @@ CREATE FUNCTION mailgres.secure() RETURNS void
     LANGUAGE plpgsql SET search_path = ''
 AS $$
 DECLARE
+    -- The views for analysts, and what is below them: figures, no person's data. They show
+    -- what their reader may see, so he needs all of it; but not the schema, and without
+    -- that he reaches it through the views alone.
+    c_views constant text := '
+        public.email_queue_state, public.email_pending_by_template, public.email_throughput,
+        public.email_workers, public.email_providers, public.email_eta, public.email_failure_rate_by_template,
+        public.email_kpis, public.email_delivery_times, public.email_retried, public.email_recovery_by_retries,
+        public.email_success_by_attempt, public.email_time_between_attempts, public.email_error_codes,
+        public.email_common_errors, public.email_dlq_entries, public.email_dlq_size, public.email_dlq_per_hour,
+        public.email_dlq_by_code, public.email_dlq_by_tenant, public.email_dlq_by_age,
+        public.email_tenant_fairness, public.email_monitoring';
+    c_figures constant text := '
+        mailgres.rollup_deltas, mailgres.try_deltas, mailgres.rollup_by_template, mailgres.rollup_by_tenant,
+        mailgres.rollup_by_provider, mailgres.rollup_by_retries, mailgres.rollup_by_status,
+        mailgres.rollup_dead, mailgres.rollup_by_minute, mailgres.rollup_by_attempt, mailgres.rollup_by_fault,
+        mailgres.tenant_activity, mailgres.depth, mailgres.depth_by_template, mailgres.depth_by_tenant,
+        mailgres.open_by_template, mailgres.open_by_tenant, mailgres.counted_by_template,
+        mailgres.counted_by_tenant, mailgres.counted_by_provider, mailgres.counted_by_retries,
+        mailgres.counted_by_status, mailgres.counted_dead, mailgres.counted_by_minute,
+        mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
+    c_asked constant text := '
+        mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
+        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient';
     v_role    text;
     v_object  text;
     v_grant   record;
@@ -33,6 +56,7 @@ BEGIN
         LOOP
             EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
         END LOOP;
+        EXECUTE format('REVOKE ALL ON %s FROM %s', c_views, v_role);
     END LOOP;
 
     FOR v_grant IN
@@ -49,6 +73,7 @@ BEGIN
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
                 mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
@@ -63,6 +88,7 @@ BEGIN
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
@@ -93,6 +119,19 @@ BEGIN
                 template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
                 error_code, error_message, next_retry_at, dead_reason) ON public.email_logs'),
             ('mailgres_analyst', 'SELECT ON public.email_templates'),
+
+            ('mailgres_worker', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_operator', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_analyst', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('service_role', 'SELECT ON ' || c_views || ',' || c_figures),
+            ('mailgres_worker', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_analyst', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('service_role', 'EXECUTE ON FUNCTION ' || c_asked),
+            ('mailgres_analyst', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
+            ('service_role', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
+            ('mailgres_analyst', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
+            ('service_role', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
 
             ('service_role', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
                 public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,

@@ -26,6 +26,12 @@ SELECT mailgres.retain(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(loc
 -- rollups --
 SELECT mailgres.fold(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
 
+-- trim --
+SELECT mailgres.trim_rollups(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
+-- depth --
+SELECT mailgres.measure_depth() WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
+
 -- forget --
 SELECT mailgres.forget_workers(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
 

@@ -78,6 +78,17 @@ def rollups(house: House) -> Callable[[], bool]:
     return lambda: house.value(sent) == 1
 
 
+def depth(house: House) -> Callable[[], bool]:
+    house.enqueue()
+    return lambda: house.value("SELECT sum(emails) FROM mailgres.depth_by_template") == 1
+
+
+def trim(house: House) -> Callable[[], bool]:
+    old = house.clock.now - 9 * DAY
+    house.run("INSERT INTO mailgres.rollup_by_minute VALUES (%s, 'sent', '', 1)", old)
+    return lambda: house.value("SELECT count(*) FROM mailgres.rollup_by_minute") == 0
+
+
 def heartbeat(house: House) -> Callable[[], bool]:
     told = "SELECT worker, version, details FROM mailgres.workers"
     return lambda: house.rows(told) == [("worker-1", "1.2.3", {"concurrency": 10})]
@@ -98,7 +109,10 @@ def tell(house: House) -> Callable[[], bool]:
 
 DUTIES = {
     duty.__name__: duty
-    for duty in (rollups, heartbeat, promote, reap, expire, archive, purge, retention, forget, tell)
+    for duty in (
+        *(rollups, depth, trim, heartbeat, promote, reap, expire, archive, purge, retention),
+        *(forget, tell),
+    )
 }
 
 
@@ -210,7 +224,7 @@ def test_lock_and_work_are_one_statement(name: str) -> None:
     one = JANITORS[name]
     assert ("WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))" in one.query) == one.locked
     assert one.query == queries.load("janitor.sql")[name]
-    assert (one.chunk is None) == (name == "heartbeat")
+    assert (one.chunk is None) == (name in ("heartbeat", "depth"))
 
 
 def test_locks_of_different_duties_are_different(house: House) -> None:

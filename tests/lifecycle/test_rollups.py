@@ -19,14 +19,13 @@ from support.queue import HOLD, RESEND, WITH_KEYS, WITHOUT_KEYS, Clock, Queue, r
 SETTLED = "status IN ('sent', 'failed', 'cancelled')"
 HOUR = "date_trunc('hour', created_at, 'UTC')"
 
-# Each rollup: its columns, and what they are called in the table of the emails.
+DEAD_HOUR = "date_trunc('hour', dead_at, 'UTC')"
+TOOK = "greatest(date_part('epoch', sent_at - greatest(created_at, scheduled_for)), 0)"
+
+# What became of emails. Each rollup: its columns, and what they are called in the table of the
+# emails.
 ROLLUPS = {
-    "rollup_by_template": {
-        "hour": HOUR,
-        "template_type": "template_type",
-        "status": "status",
-        "retries": "retries",
-    },
+    "rollup_by_template": {"hour": HOUR, "template_type": "template_type", "status": "status"},
     "rollup_by_tenant": {"hour": HOUR, "tenant_id": "tenant_id", "status": "status"},
     "rollup_by_provider": {
         "hour": HOUR,
@@ -34,37 +33,94 @@ ROLLUPS = {
         "error_code": "coalesce(error_code, '')",
         "status": "status",
     },
+    "rollup_by_retries": {
+        "hour": HOUR,
+        "status": "status",
+        "retries": "retries",
+        "within": f"CASE WHEN status = 'sent' THEN mailgres.bucket_of({TOOK}) ELSE 0 END",
+    },
+    "rollup_by_status": {"hour": HOUR, "status": "status"},
+    "rollup_dead": {
+        "hour": DEAD_HOUR,
+        "tenant_id": "tenant_id",
+        "error_code": "coalesce(error_code, '')",
+        "dead_reason": "dead_reason",
+    },
 }
-SECONDS = "coalesce(sum(date_part('epoch', sent_at - created_at)), 0)"
+SECONDS = f"coalesce(sum({TOOK}) FILTER (WHERE status = 'sent'), 0)"
+
+# What was done: the same of the log.
+MADE = "claimed_at IS NOT NULL AND event IN ('sent', 'retry', 'dead', 'deferred')"
+OURS = "event NOT IN ('delivered', 'bounced', 'complained', 'failed')"
+TRIES = {
+    "rollup_by_minute": (
+        {
+            "minute": "date_trunc('minute', at, 'UTC')",
+            "outcome": "event",
+            "provider": "coalesce(provider, '')",
+        },
+        OURS,
+    ),
+    "rollup_by_attempt": (
+        {"hour": "date_trunc('hour', at, 'UTC')", "attempt": "attempt", "outcome": "event"},
+        MADE,
+    ),
+    "rollup_by_fault": (
+        {
+            "hour": "date_trunc('hour', at, 'UTC')",
+            "provider": "coalesce(provider, '')",
+            "error_class": "coalesce(error_class, '')",
+            "error_code": "coalesce(error_code, '')",
+            "outcome": "event",
+        },
+        f"{MADE} AND event <> 'sent'",
+    ),
+    "tenant_activity": ({"tenant_id": "tenant_id"}, MADE),
+}
+COUNTS = {"rollup_by_minute": "emails", "tenant_activity": "processed"}
+ACTIVITY = f"""
+    SELECT tenant_id, max(claimed_at), count(*) FILTER (WHERE claimed_at = last_at)
+    FROM (SELECT *, max(claimed_at) OVER (PARTITION BY tenant_id) AS last_at
+          FROM email_logs WHERE {MADE}) l
+    GROUP BY tenant_id ORDER BY tenant_id
+"""
 
 
 def cells(rows: list[Any]) -> dict[tuple[Any, ...], int]:
     return {tuple(row[:-1]): row[-1] for row in rows}
 
 
-def counted(queue: Queue, rollup: str) -> dict[tuple[Any, ...], int]:
-    columns = ", ".join(ROLLUPS[rollup])
-    return cells(queue.rows(f"SELECT {columns}, emails FROM mailgres.{rollup} WHERE emails <> 0"))
+def counted(queue: Queue, rollup: str, count: str = "emails") -> dict[tuple[Any, ...], int]:
+    columns = ", ".join(ROLLUPS.get(rollup) or TRIES[rollup][0])
+    only = " AND status <> 'bounced'" if "status" in columns else ""
+    only += " AND outcome <> 'claimed'" if "outcome" in columns else ""
+    return cells(
+        queue.rows(f"SELECT {columns}, {count} FROM mailgres.{rollup} WHERE {count} <> 0{only}")
+    )
 
 
-def truth(queue: Queue, rollup: str) -> dict[tuple[Any, ...], int]:
-    columns = ROLLUPS[rollup]
+def truth(queue: Queue, columns: dict[str, str], table: str, where: str) -> Any:
     values = ", ".join(f"{value} AS {name}" for name, value in columns.items())
     groups = ", ".join(columns.values())
     return cells(
-        queue.rows(
-            f"SELECT {values}, count(*) AS emails FROM email_queue"
-            f" WHERE {SETTLED} GROUP BY {groups}"
-        )
+        queue.rows(f"SELECT {values}, count(*) FROM {table} WHERE {where} GROUP BY {groups}")
     )
 
 
 def assert_counts_are_right(queue: Queue) -> None:
-    for rollup in ROLLUPS:
-        assert counted(queue, rollup) == truth(queue, rollup)
-    seconds = queue.value("SELECT coalesce(sum(seconds), 0) FROM mailgres.rollup_by_template")
-    expected = queue.value(f"SELECT {SECONDS} FROM email_queue WHERE {SETTLED}")
+    for rollup, columns in ROLLUPS.items():
+        where = "status = 'failed'" if rollup == "rollup_dead" else SETTLED
+        assert counted(queue, rollup) == truth(queue, columns, "email_queue", where), rollup
+    seconds = queue.value(
+        "SELECT coalesce(sum(seconds), 0) FROM mailgres.rollup_by_retries WHERE status = 'sent'"
+    )
+    expected = queue.value(f"SELECT {SECONDS} FROM email_queue")
     assert seconds == pytest.approx(expected, abs=1e-3)
+    for rollup, (columns, where) in TRIES.items():
+        count = COUNTS.get(rollup, "tries")
+        assert counted(queue, rollup, count) == truth(queue, columns, "email_logs", where), rollup
+    activity = "SELECT tenant_id, claimed_at, batch FROM mailgres.tenant_activity ORDER BY 1"
+    assert queue.rows(activity) == queue.rows(ACTIVITY)
 
 
 def assert_log_is_whole(queue: Queue) -> None:

@@ -85,6 +85,15 @@ def test_the_api_of_supabase_can_do_nothing(supabase: Queue, role: str) -> None:
     assert forbidden(supabase, role, "SELECT nextval('email_logs_id_seq')")
 
 
+def shows_nothing(queue: Queue, role: str, view: str) -> bool:
+    """Whether it is refused, or empty."""
+    query = f"SELECT * FROM {view}"
+    if forbidden(queue, role, query):
+        return True
+    with acting_as(queue, role):
+        return not queue.rows(query)
+
+
 @pytest.mark.parametrize("role", [ANON, AUTHENTICATED])
 def test_a_grant_by_accident_shows_no_row(supabase: Queue, role: str) -> None:
     """Row security: somebody grants everything, and still no row is seen."""
@@ -95,8 +104,8 @@ def test_a_grant_by_accident_shows_no_row(supabase: Queue, role: str) -> None:
     with acting_as(supabase, role):
         for table in (name for name in TABLES.keys() - VIEWS if name.startswith("public.")):
             assert supabase.value(f"SELECT count(*) FROM {table}") == 0
-    for view in VIEWS:
-        assert forbidden(supabase, role, f"SELECT count(*) FROM {view}")
+    for view in VIEWS - {"public.email_monitoring"}:  # that one lists views, and no rows
+        assert shows_nothing(supabase, role, view), view
     assert forbidden(supabase, role, PLAIN_INSERT)
 
 

@@ -30,6 +30,7 @@ SCHEMA_USAGE: Final = {WORKER, OPERATOR}
 _ENQUEUE = {PRODUCER, OPERATOR, SERVICE}
 _BY_HAND = {OPERATOR, SERVICE}
 _JANITOR = {WORKER, OPERATOR}
+_VIEWERS = {WORKER, OPERATOR, ANALYST, SERVICE}
 
 EXECUTE: Final[dict[str, set[str]]] = {
     "public.enqueue_email": _ENQUEUE,
@@ -44,7 +45,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "public.mark_email_failed": _BY_HAND,
     "public.calculate_next_retry_time": _BY_HAND,
     # Column defaults and triggers of email_queue call these as whoever writes to it.
-    "mailgres.now": {WORKER, OPERATOR, SERVICE},
+    "mailgres.now": {WORKER, OPERATOR, ANALYST, SERVICE},
     "mailgres.uuid_v7": {OPERATOR, SERVICE},
     "mailgres.claim": {WORKER},
     "mailgres.begin": {WORKER},
@@ -58,6 +59,8 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.promote": _JANITOR,
     "mailgres.expire": _JANITOR,
     "mailgres.fold": _JANITOR,
+    "mailgres.measure_depth": _JANITOR,
+    "mailgres.trim_rollups": _JANITOR,
     "mailgres.archive_dead_letters": _JANITOR,
     "mailgres.purge_archive": _JANITOR,
     "mailgres.retain": _JANITOR,
@@ -81,10 +84,12 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.pause_route": {OPERATOR},
     "mailgres.resume_route": {OPERATOR},
     "mailgres.set_tenant": {OPERATOR},
-    "mailgres.eta": {OPERATOR},
     "mailgres.find_emails": {OPERATOR},
     "mailgres.count_emails": {OPERATOR},
-    "mailgres.provider_states": {OPERATOR},
+    # What the views for analysts call.
+    **dict.fromkeys(_names("mailgres.eta mailgres.provider_states mailgres.count_open"), _VIEWERS),
+    **dict.fromkeys(_names("mailgres.turns mailgres.oldest_dead mailgres.newest_dead"), _VIEWERS),
+    **dict.fromkeys(_names("mailgres.round_robin_priority mailgres.masked_recipient"), _VIEWERS),
     "mailgres.route_states": {OPERATOR},
 }
 """Functions that somebody besides the owner may call."""
@@ -104,6 +109,7 @@ INTERNAL: Final = {
         refuse_request remove reports_of resolve retry_delay room_at room_for secure send_alert
         set_aside set_bucket set_circuit share_of suppress_reported take_tokens tenant_room
         tokens_of used wait_for wake wants_probe with_settings without_addresses
+        bucket_of count_email fold_counts fold_tries mask_email record_removal record_truncate
         """
     )
 }
@@ -115,6 +121,41 @@ _ALL = _READ | _WRITE
 _OPERATOR_READS = {OPERATOR: _READ}
 _WORKER_READS = {WORKER: _READ, OPERATOR: _READ}
 _WORKER_READS_OPERATOR_WRITES = {WORKER: _READ, OPERATOR: _ALL}
+
+ANALYSTS_VIEWS: Final = {
+    f"public.email_{name}"
+    for name in _names(
+        """
+        queue_state pending_by_template throughput workers providers eta failure_rate_by_template
+        kpis delivery_times retried recovery_by_retries success_by_attempt time_between_attempts
+        error_codes common_errors dlq_entries dlq_size dlq_per_hour dlq_by_code dlq_by_tenant
+        dlq_by_age tenant_fairness monitoring
+        """
+    )
+}
+"""What analysts ask."""
+
+_SUMS: Final = {
+    f"mailgres.{name}"
+    for name in _names(
+        """
+        open_by_template open_by_tenant counted_by_template counted_by_tenant counted_by_provider
+        counted_by_retries counted_by_status counted_dead counted_by_minute counted_by_attempt
+        counted_by_fault counted_tenants
+        """
+    )
+}
+_FIGURES: Final = {
+    f"mailgres.{name}"
+    for name in _names(
+        """
+        rollup_deltas try_deltas rollup_by_template rollup_by_tenant rollup_by_provider
+        rollup_by_retries rollup_by_status rollup_dead rollup_by_minute rollup_by_attempt
+        rollup_by_fault tenant_activity depth depth_by_template depth_by_tenant
+        """
+    )
+}
+"""What those views read: numbers, and no person's data."""
 
 TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_queue": {OPERATOR: _ALL, SERVICE: _ALL},
@@ -133,10 +174,6 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.quota_usage": _OPERATOR_READS,
     "mailgres.retention_walk": _OPERATOR_READS,
     "mailgres.retry_policies": _WORKER_READS_OPERATOR_WRITES,
-    "mailgres.rollup_by_provider": _OPERATOR_READS,
-    "mailgres.rollup_by_template": _OPERATOR_READS,
-    "mailgres.rollup_by_tenant": _OPERATOR_READS,
-    "mailgres.rollup_deltas": _OPERATOR_READS,
     "mailgres.route_providers": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.routes": {WORKER: _READ, OPERATOR: _ALL - {"DELETE"}},
     "mailgres.schema_version": _WORKER_READS,
@@ -145,10 +182,11 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.template_versions": {WORKER: _READ, OPERATOR: _READ | {"INSERT"}},
     "mailgres.tenants": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.workers": {WORKER: _ALL, OPERATOR: _READ},
+    **dict.fromkeys(ANALYSTS_VIEWS | _SUMS | _FIGURES, dict.fromkeys(_VIEWERS, _READ)),
 }
 """Tables and views: what each role may do with all columns; who is not named may do nothing."""
 
-VIEWS: Final = {"public.email_dead_letters"}
+VIEWS: Final = {"public.email_dead_letters"} | ANALYSTS_VIEWS | _SUMS
 """Those that are views: they show what their reader may see of the tables below."""
 
 PERSONAL: Final = {
@@ -182,3 +220,9 @@ OPEN: Final = {
     ),
 }
 """Columns that analysts may read."""
+
+OPEN_TO_VIEWS: Final = {
+    "mailgres.workers": _names("worker version started_at seen_at"),
+    "mailgres.tenants": _names("tenant_id weight paused_at"),
+}
+"""Columns that the views for analysts read as their readers do: analysts and Supabase's backend."""

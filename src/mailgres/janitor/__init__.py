@@ -8,6 +8,7 @@ may: a duty is done by one of them at a time.
 from __future__ import annotations
 
 from mailgres.janitor.archive import ARCHIVE
+from mailgres.janitor.depth import DEPTH
 from mailgres.janitor.duty import Alerts, Janitor
 from mailgres.janitor.expire import EXPIRE
 from mailgres.janitor.forget import FORGET
@@ -19,6 +20,7 @@ from mailgres.janitor.retention import RETENTION
 from mailgres.janitor.rollups import ROLLUPS
 from mailgres.janitor.runner import Done, WorkerInfo, run
 from mailgres.janitor.tell import TELL
+from mailgres.janitor.trim import TRIM
 
 __all__ = ["JANITORS", "Alerts", "Done", "Janitor", "WorkerInfo", "run"]
 
@@ -32,6 +34,8 @@ JANITORS = {
         PURGE,
         RETENTION,
         ROLLUPS,
+        DEPTH,
+        TRIM,
         HEARTBEAT,
         FORGET,
         TELL,

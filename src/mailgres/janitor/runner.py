@@ -151,6 +151,6 @@ def attempt(
         logger.error("%s failed: %s", janitor.action, where(error), extra=told)  # noqa: TRY400
     else:
         told |= {"handled": done.handled, "chunks": done.chunks}
-        # What each worker does for itself every few seconds is no news.
-        level = logging.INFO if done.handled and janitor.locked else logging.DEBUG
+        # What is done with one call every few seconds is no news.
+        level = logging.INFO if done.handled and janitor.chunk else logging.DEBUG
         logger.log(level, "%s handled %s", janitor.action, done.handled, extra=told)

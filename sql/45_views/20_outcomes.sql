@@ -1,0 +1,91 @@
+-- What became of emails.
+
+CREATE VIEW public.email_failure_rate_by_template WITH (security_invoker = true) AS
+SELECT x.template_type, sum(x.emails)::bigint AS total,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'open'), 0)::bigint AS waiting,
+       round(100.0 * coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0) / sum(x.emails), 2) AS failure_rate
+FROM (
+    SELECT c.template_type, c.status, c.emails
+    FROM mailgres.counted_by_template c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status <> 'bounced'
+    UNION ALL
+    SELECT o.template_type, 'open', o.recent FROM mailgres.open_by_template o
+) x
+GROUP BY x.template_type
+HAVING sum(x.emails) > 0;
+
+COMMENT ON VIEW public.email_failure_rate_by_template IS
+'Which templates fail how often, over the last 7 days?
+Emails created in that time, from the full hour on, whatever became of them since.
+Example: SELECT * FROM email_failure_rate_by_template ORDER BY failure_rate DESC;';
+COMMENT ON COLUMN public.email_failure_rate_by_template.template_type IS 'The template.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.total IS 'Emails created in the last 7 days.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.sent IS 'Of these, sent.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failed IS 'Of these, dead.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.cancelled IS 'Of these, cancelled.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.waiting IS
+    'Of these, waiting or being sent; as counted in the last 15 seconds.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed, of total, in percent.';
+
+CREATE VIEW public.email_kpis WITH (security_invoker = true) AS
+WITH c AS (
+    SELECT coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0) AS sent,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0) AS failed,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'bounced'), 0) AS bounced,
+           coalesce(sum(x.seconds) FILTER (WHERE x.status = 'sent'), 0) AS seconds,
+           coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent' AND x.retries > 0), 0) AS recovered,
+           coalesce(sum(x.emails) FILTER (WHERE x.status IN ('sent', 'failed') AND x.retries > 0), 0) AS retried
+    FROM mailgres.counted_by_retries x
+    WHERE x.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+)
+SELECT k.name, k.value, k.unit, k.target,
+       CASE WHEN k.value IS NULL THEN 'no data' WHEN k.met THEN 'met' ELSE 'missed' END AS verdict,
+       k.emails
+FROM c
+CROSS JOIN LATERAL (
+    VALUES
+        (1, 'delivered', round(100 * (c.sent - c.bounced) / nullif(c.sent + c.failed, 0), 2), '%', '> 98',
+         (c.sent - c.bounced) > 0.98 * (c.sent + c.failed), (c.sent + c.failed)::bigint),
+        (2, 'time to delivery', round(c.seconds::numeric / nullif(c.sent, 0), 2), 's', '< 300',
+         c.seconds < 300 * c.sent, c.sent::bigint),
+        (3, 'recovered after a failure', round(100 * c.recovered / nullif(c.retried, 0), 2), '%', '> 90',
+         c.recovered > 0.9 * c.retried, c.retried::bigint),
+        (4, 'dead', round(100 * c.failed / nullif(c.sent + c.failed, 0), 2), '%', '< 2',
+         c.failed < 0.02 * (c.sent + c.failed), (c.sent + c.failed)::bigint)
+) k(place, name, value, unit, target, met, emails)
+ORDER BY k.place;
+
+COMMENT ON VIEW public.email_kpis IS
+'Do we meet our targets?
+Emails created in the last 7 days, from the full hour on, as they stand now: a dead letter that was retried and arrived counts as delivered, one that bounced later does not. Time to delivery runs from when an email was due to when the provider accepted it. Recovered are those sent, of all that were retried and settled.
+Example: SELECT * FROM email_kpis;';
+COMMENT ON COLUMN public.email_kpis.name IS 'What is measured.';
+COMMENT ON COLUMN public.email_kpis.value IS 'What it is; null if there is nothing to measure.';
+COMMENT ON COLUMN public.email_kpis.unit IS 'Percent or seconds.';
+COMMENT ON COLUMN public.email_kpis.target IS 'What it ought to be.';
+COMMENT ON COLUMN public.email_kpis.verdict IS 'met, missed or no data.';
+COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails it is measured by.';
+
+CREATE VIEW public.email_delivery_times WITH (security_invoker = true) AS
+SELECT nullif(x.within, 2147483647) AS within_seconds, x.emails,
+       round(100 * sum(x.emails) OVER (ORDER BY x.within) / sum(x.emails) OVER (), 2) AS cumulative
+FROM (
+    SELECT c.within, sum(c.emails)::bigint AS emails
+    FROM mailgres.counted_by_retries c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status = 'sent'
+    GROUP BY c.within
+    HAVING sum(c.emails) > 0
+) x
+ORDER BY x.within;
+
+COMMENT ON VIEW public.email_delivery_times IS
+'How long do emails take?
+Emails created in the last 7 days and sent, by the time from when they were due to when the provider accepted them.
+Example: SELECT * FROM email_delivery_times;';
+COMMENT ON COLUMN public.email_delivery_times.within_seconds IS
+    'They took at most so long, and longer than the row before says; null: longer than a day.';
+COMMENT ON COLUMN public.email_delivery_times.emails IS 'How many.';
+COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took no longer, of all, in percent.';

@@ -1,0 +1,170 @@
+-- Tries, retries and why they fail.
+
+-- A person's address as analysts see it: a***@example.com.
+CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(p_email, 1) || '***@' || split_part(p_email, '@', 2)
+            WHEN p_email IS NOT NULL THEN '***' END;
+
+COMMENT ON FUNCTION mailgres.mask_email(text) IS
+    'An address with all but its first letter and its domain hidden.';
+
+-- For views: who reads them sees the mask, though he may not read the address.
+CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
+
+COMMENT ON FUNCTION mailgres.masked_recipient(uuid) IS 'The recipient of an email, masked.';
+
+CREATE VIEW public.email_retried WITH (security_invoker = true) AS
+SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
+       q.status::text AS status, q.retries::int AS retries, q.max_retries::int AS max_retries,
+       l.at AS failed_at, l.error_class, l.error_code, l.error_message, l.provider,
+       CASE WHEN q.status = 'pending' THEN q.next_retry_at END AS next_retry_at, q.created_at
+FROM public.email_logs l
+JOIN public.email_queue q ON q.id = l.queue_id
+WHERE l.event = 'retry' AND l.at > mailgres.now() - interval '24 hours'
+  AND NOT EXISTS (
+      SELECT FROM public.email_logs x WHERE x.queue_id = l.queue_id AND x.id > l.id AND x.event = 'retry');
+
+COMMENT ON VIEW public.email_retried IS
+'Which emails needed a retry in the last 24 hours?
+One row for each, with its last failure that led to a retry.
+Example: SELECT * FROM email_retried ORDER BY failed_at DESC LIMIT 100;';
+COMMENT ON COLUMN public.email_retried.id IS 'The email.';
+COMMENT ON COLUMN public.email_retried.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_retried.template_type IS 'Its template.';
+COMMENT ON COLUMN public.email_retried.recipient IS 'Whom it is for, masked.';
+COMMENT ON COLUMN public.email_retried.status IS 'Where it stands now.';
+COMMENT ON COLUMN public.email_retried.retries IS 'Retries made by now.';
+COMMENT ON COLUMN public.email_retried.max_retries IS 'Retries allowed.';
+COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last try failed that led to a retry.';
+COMMENT ON COLUMN public.email_retried.error_class IS 'Of which class that fault was.';
+COMMENT ON COLUMN public.email_retried.error_code IS 'The provider''s code for it.';
+COMMENT ON COLUMN public.email_retried.error_message IS 'What it was, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that try.';
+COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When it will be tried next, if it waits.';
+COMMENT ON COLUMN public.email_retried.created_at IS 'When it was enqueued.';
+
+CREATE VIEW public.email_recovery_by_retries WITH (security_invoker = true) AS
+SELECT x.retries, sum(x.emails)::bigint AS emails,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(x.emails) FILTER (WHERE x.status = 'open'), 0)::bigint AS waiting,
+       round(100.0 * coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)
+             / nullif(sum(x.emails) FILTER (WHERE x.status IN ('sent', 'failed')), 0), 2) AS recovery_rate
+FROM (
+    SELECT c.retries, c.status, c.emails
+    FROM mailgres.counted_by_retries c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '30 days', 'UTC')
+      AND c.retries > 0 AND c.status <> 'bounced'
+    UNION ALL
+    SELECT o.retries, 'open', o.emails FROM mailgres.open_by_template o WHERE o.retries > 0
+) x
+GROUP BY x.retries
+HAVING sum(x.emails) > 0
+ORDER BY x.retries;
+
+COMMENT ON VIEW public.email_recovery_by_retries IS
+'Do retries help: how many emails arrive after one retry, after two, after three?
+Emails created in the last 30 days, from the full hour on, and all that wait.
+Example: SELECT * FROM email_recovery_by_retries;';
+COMMENT ON COLUMN public.email_recovery_by_retries.retries IS 'Retries made.';
+COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with so many retries.';
+COMMENT ON COLUMN public.email_recovery_by_retries.sent IS 'Of these, sent in the end.';
+COMMENT ON COLUMN public.email_recovery_by_retries.failed IS 'Of these, dead.';
+COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
+    'Of these, waiting or being sent; as counted in the last 15 seconds.';
+COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
+
+CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
+SELECT c.attempt, sum(c.tries)::bigint AS tries,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       round(100.0 * coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.tries), 2) AS success_rate
+FROM mailgres.counted_by_attempt c
+WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+  AND c.outcome IN ('sent', 'retry', 'dead')
+GROUP BY c.attempt
+ORDER BY c.attempt;
+
+COMMENT ON VIEW public.email_success_by_attempt IS
+'How often does the first try succeed, the second, the third?
+Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
+Example: SELECT * FROM email_success_by_attempt;';
+COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_success_by_attempt.tries IS 'How many there were.';
+COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
+COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
+COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of tries, in percent.';
+
+CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
+SELECT c.attempt, sum(c.tries)::bigint AS retries,
+       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.tries)) + interval '0.5 seconds') AS mean_wait
+FROM mailgres.counted_by_attempt c
+WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.outcome = 'claimed'
+GROUP BY c.attempt
+ORDER BY c.attempt;
+
+COMMENT ON VIEW public.email_time_between_attempts IS
+'How long does a retry really come after the try before it?
+From claim to claim, for retries of the last 7 days, from the full hour on.
+Example: SELECT * FROM email_time_between_attempts;';
+COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the try that ended the wait: 2 is the first retry.';
+COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.';
+COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
+
+CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
+SELECT x.provider, x.error_class, x.error_code, x.tries, x.retried, x.dead, x.deferred,
+       round(100.0 * x.tries / sum(x.tries) OVER (), 2) AS share
+FROM (
+    SELECT c.provider, c.error_class, c.error_code, sum(c.tries)::bigint AS tries,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
+    FROM mailgres.counted_by_fault c
+    WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+    GROUP BY c.provider, c.error_class, c.error_code
+) x
+ORDER BY x.tries DESC, x.provider, x.error_class, x.error_code;
+
+COMMENT ON VIEW public.email_error_codes IS
+'Which error codes do tries end with, and how often?
+Tries of the last 7 days that failed, from the full hour on.
+Example: SELECT * FROM email_error_codes LIMIT 20;';
+COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was asked.';
+COMMENT ON COLUMN public.email_error_codes.error_class IS
+    'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
+COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
+COMMENT ON COLUMN public.email_error_codes.tries IS 'How many tries ended with it.';
+COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
+COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
+COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
+
+CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
+SELECT x.error_message, x.error_code, x.error_class, x.dead_reason, count(*) AS emails,
+       min(x.due_at) AS first_at, max(x.due_at) AS last_at
+FROM (
+    SELECT q.error_message, q.error_code, q.error_class::text AS error_class, q.dead_reason::text AS dead_reason, q.due_at
+    FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at IS NOT NULL
+    ORDER BY q.due_at DESC
+    LIMIT 10000
+) x
+GROUP BY 1, 2, 3, 4
+ORDER BY count(*) DESC, max(x.due_at) DESC;
+
+COMMENT ON VIEW public.email_common_errors IS
+'What do emails die of most?
+The dead letters in the queue, the newest 10,000 of them, by what was said last.
+Example: SELECT * FROM email_common_errors LIMIT 10;';
+COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_common_errors.error_code IS 'The provider''s code for it.';
+COMMENT ON COLUMN public.email_common_errors.error_class IS 'Of which class the fault was.';
+COMMENT ON COLUMN public.email_common_errors.dead_reason IS 'Why they were given up.';
+COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
+COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';

@@ -1,0 +1,59 @@
+-- Fairness between tenants: each claim is a round, and who has waited for long is next.
+-- The claim itself goes round by its index; this is what comes of it.
+
+CREATE FUNCTION mailgres.round_robin_priority(p_rounds bigint) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN greatest(1, 5 - least(greatest(p_rounds, 0), 4))::int;
+
+COMMENT ON FUNCTION mailgres.round_robin_priority(bigint) IS
+    'How urgent a tenant is that has waited for so many rounds: 5, rising to 1.';
+
+CREATE VIEW public.email_tenant_fairness WITH (security_invoker = true) AS
+SELECT x.tenant_id, x.last_processed_at, x.rounds AS rounds_without_processing,
+       mailgres.round_robin_priority(x.rounds) AS current_priority,
+       x.processed AS total_processed, x.batch AS consecutive_batch,
+       coalesce(t.weight, 1) AS weight, t.paused_at IS NOT NULL AS paused,
+       x.backlog, x.due, x.oldest_due, x.as_of
+FROM (
+    SELECT coalesce(a.tenant_id, o.tenant_id) AS tenant_id, a.claimed_at AS last_processed_at,
+           coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
+           coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
+           coalesce(o.as_of, mailgres.now()) AS as_of,
+           CASE WHEN o.due > 0 THEN greatest(mailgres.turns() - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+    FROM (
+        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
+               sum(c.batch) FILTER (WHERE c.is_last) AS batch
+        FROM (
+            SELECT y.*, y.claimed_at = max(y.claimed_at) OVER (PARTITION BY y.tenant_id) AS is_last
+            FROM mailgres.counted_tenants y
+        ) c
+        GROUP BY c.tenant_id
+    ) a
+    FULL JOIN (
+        SELECT w.tenant_id, sum(w.emails) AS emails, sum(w.due) AS due, min(w.oldest_due) AS oldest_due,
+               min(w.turn) FILTER (WHERE w.due > 0) AS turn, max(w.as_of) AS as_of
+        FROM mailgres.open_by_tenant w
+        GROUP BY w.tenant_id
+    ) o ON o.tenant_id = a.tenant_id
+) x
+LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
+
+COMMENT ON VIEW public.email_tenant_fairness IS
+'Does every tenant get its turn?
+Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
+Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC LIMIT 100;';
+COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
+COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
+COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS
+    'Claims since then, or since something of it was due; 0 if nothing is.';
+COMMENT ON COLUMN public.email_tenant_fairness.current_priority IS
+    'How urgent that makes it: 5, rising by one with each round to 1.';
+COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Tries made for its emails.';
+COMMENT ON COLUMN public.email_tenant_fairness.consecutive_batch IS
+    'How many of its emails its last claim had: up to 3 x weight in a turn while others wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.weight IS 'Its weight.';
+COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'An operator paused it.';
+COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its emails that wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.due IS 'Those of them that could be sent now.';
+COMMENT ON COLUMN public.email_tenant_fairness.oldest_due IS 'Since when the first of these could be sent.';
+COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was counted.';
