@@ -19,6 +19,52 @@ $$;
 
 COMMENT ON FUNCTION mailgres.lock_email(uuid) IS 'The email, locked; refuses an unknown id.';
 
+-- What stands in the way of something; all null: nothing.
+CREATE TYPE mailgres.refusal AS (code text, message text, hint text);
+
+CREATE FUNCTION mailgres.refuse_if(p_refusal mailgres.refusal) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_refusal.code IS NOT NULL THEN
+        PERFORM mailgres.refuse(p_refusal.code, p_refusal.message, p_refusal.hint);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
+
+CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_email.status = 'cancelled' THEN
+        ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
+    WHEN p_email.status = 'sent' THEN
+        ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
+    WHEN p_email.begun_at IS NOT NULL OR p_email.lease_worker = 'rpc' THEN
+        ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
+    WHEN p_email.uncertain_since IS NOT NULL THEN
+        ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
+         'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
+END;
+
+COMMENT ON FUNCTION mailgres.against_cancel(public.email_queue) IS 'What stands in the way of cancelling an email.';
+
+CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
+        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = ANY (p_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
+    'Cancels emails that the caller has locked and in whose way nothing stands.';
+
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
@@ -27,20 +73,9 @@ DECLARE
 BEGIN
     IF v_email.status = 'cancelled' THEN
         RETURN false;
-    ELSIF v_email.status = 'sent' THEN
-        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'A sent email cannot be cancelled.');
-    ELSIF v_email.begun_at IS NOT NULL OR v_email.lease_worker = 'rpc' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent',
-            'Wait for the outcome: if it fails, cancel it then.');
-    ELSIF v_email.uncertain_since IS NOT NULL THEN
-        PERFORM mailgres.refuse('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
-            'Wait until its outcome is known, or settle it with record_email_event.');
     END IF;
-    UPDATE public.email_queue q
-    SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
-    WHERE q.id = p_queue_id;
+    PERFORM mailgres.refuse_if(mailgres.against_cancel(v_email));
+    PERFORM mailgres.cancel_these(ARRAY[p_queue_id], p_reason);
     RETURN true;
 END
 $$;
@@ -52,66 +87,121 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
 -- new key, unless an earlier try may have arrived: then the key is kept while it
 -- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
 -- batch of which some was settled protects no longer: the call cannot be repeated.
-CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+
+-- One at a time for a batch: two that lock its emails would wait for each other. Before
+-- their rows are locked, and in one order.
+CREATE FUNCTION mailgres.lock_batches(p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(b.lock)
+    FROM (
+        SELECT DISTINCT hashtextextended('mailgres batch ' || q.batch_id, 0) AS lock
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL
+        ORDER BY 1
+    ) b;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_batches(uuid[]) IS
+    'Waits until no other has to do with the batches in which these emails may have arrived.';
+
+CREATE FUNCTION mailgres.key_protects(p_email public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM mailgres.providers p
+        WHERE p.name = p_email.provider AND p.idempotent
+          AND p_email.uncertain_since + p.key_window > mailgres.now()) THEN
+        RETURN false;
+    END IF;
+    RETURN p_email.batch_id IS NULL OR p_email.batch_size <= (
+        SELECT count(*) FROM public.email_queue q
+        WHERE q.batch_id = p_email.batch_id AND q.uncertain_since IS NOT NULL
+    ) + (
+        SELECT count(*) FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+          AND q.batch_id = p_email.batch_id AND q.uncertain_since IS NULL);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
+    'Whether an email that may have arrived can be sent again under its key and arrive once.';
+
+CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
+    RETURNS mailgres.refusal
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_email.status = 'sent' THEN
+        RETURN ('MG021', 'the email has been sent', 'To send it again, enqueue it again.')::mailgres.refusal;
+    ELSIF p_email.status = 'sending' THEN
+        RETURN ('MG022', 'the email is being sent',
+                'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
+    ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
+          AND NOT mailgres.key_protects(p_email) THEN
+        RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
+    'What stands in the way of retrying an email.';
+
+CREATE FUNCTION mailgres.reopen(p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_email     public.email_queue;
-    v_keep_key  boolean := false;
-    v_new_key   boolean;
-    v_ids       uuid[] := ARRAY[p_queue_id];
+    v_kept     uuid[];
+    v_renewed  uuid[];
 BEGIN
-    -- One at a time for a batch: two that lock its emails would wait for each other.
-    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres batch ' || q.batch_id, 0))
-    FROM public.email_queue q
-    WHERE q.id = p_queue_id AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
-    v_email := mailgres.lock_email(p_queue_id);
-    IF v_email.status = 'sent' THEN
-        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
-    ELSIF v_email.status = 'sending' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent',
-            'Wait for the outcome: it is retried by its policy if it fails.');
-    ELSIF v_email.uncertain_since IS NOT NULL THEN
-        v_keep_key := EXISTS (
-            SELECT FROM mailgres.providers p
-            WHERE p.name = v_email.provider AND p.idempotent
-              AND v_email.uncertain_since + p.key_window > mailgres.now());
-        IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
-            v_keep_key := v_email.batch_size <= (
-                SELECT count(*) FROM public.email_queue q
-                WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL
-            ) + (
-                SELECT count(*) FROM public.email_queue q
-                WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-                  AND q.batch_id = v_email.batch_id AND q.uncertain_since IS NULL);
-        END IF;
-        IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
-            PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
-                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');
-        END IF;
-    END IF;
-
+    v_kept := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
     -- Who may have arrived in a batch goes again with all of it, or not at all.
-    IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
-        v_ids := ARRAY(
+    IF cardinality(v_kept) > 0 THEN
+        v_kept := v_kept || ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            WHERE q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept))
+              AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.id <> ALL (v_kept)
             ORDER BY q.id FOR UPDATE);
     END IF;
-
+    p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
     -- A waiting email whose tries all failed for certain goes on with the key it has.
-    v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
+    v_renewed := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_kept)
+          AND (q.status <> 'pending' OR q.uncertain_since IS NOT NULL));
+
     UPDATE public.email_queue q
     SET status = 'pending', ready = true, next_retry_at = mailgres.now(), retries = 0,
         dead_at = NULL, dead_reason = NULL, lease_losses = 0, parked_since = NULL,
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
-        generation = q.generation + v_new_key::int,
-        uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
-        batch_id = CASE WHEN NOT v_new_key THEN q.batch_id END,
+        generation = q.generation + (q.id = ANY (v_renewed))::int,
+        uncertain_since = CASE WHEN q.id <> ALL (v_renewed) THEN q.uncertain_since END,
+        first_attempt_at = CASE WHEN q.id <> ALL (v_renewed) THEN q.first_attempt_at END,
+        batch_id = CASE WHEN q.id <> ALL (v_renewed) THEN q.batch_id END,
         -- a template that was mended since reaches it
-        template_version = CASE WHEN NOT v_new_key THEN q.template_version END
-    WHERE q.id = ANY (v_ids);
+        template_version = CASE WHEN q.id <> ALL (v_renewed) THEN q.template_version END
+    WHERE q.id = ANY (p_ids);
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reopen(uuid[]) IS
+    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them.';
+
+CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
+    PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
+    PERFORM mailgres.reopen(ARRAY[p_queue_id]);
     RETURN true;
 END
 $$;
@@ -119,26 +209,43 @@ $$;
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
     'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
 
-CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+CREATE FUNCTION mailgres.against_reschedule(p_email public.email_queue, p_scheduled_for timestamptz)
+    RETURNS mailgres.refusal
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_email.status = 'sending' THEN
+        ('MG022', 'the email is being sent', 'Wait for the outcome.')::mailgres.refusal
+    WHEN p_email.status <> 'pending' THEN
+        ('MG021', format('the email is %s, not pending', p_email.status),
+         'Only waiting emails can be rescheduled; a dead or cancelled one is first retried.')::mailgres.refusal
+    WHEN p_scheduled_for IS NULL OR p_email.expires_at <= p_scheduled_for THEN
+        ('MG008', 'it would expire before it could be sent', 'Give a time before it expires.')::mailgres.refusal
+END;
+
+COMMENT ON FUNCTION mailgres.against_reschedule(public.email_queue, timestamptz) IS
+    'What stands in the way of sending an email at another time.';
+
+CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
+    LANGUAGE plpgsql
 AS $$
-DECLARE
-    v_email public.email_queue := mailgres.lock_email(p_queue_id);
 BEGIN
-    IF v_email.status = 'sending' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent', 'Wait for the outcome.');
-    ELSIF v_email.status <> 'pending' THEN
-        PERFORM mailgres.refuse('MG021', format('the email is %s, not pending', v_email.status),
-            'Only waiting emails can be rescheduled; a dead or cancelled one is first retried.');
-    ELSIF p_scheduled_for IS NULL OR v_email.expires_at <= p_scheduled_for THEN
-        PERFORM mailgres.refuse('MG008', 'it would expire before it could be sent',
-            'Give a time before it expires.');
-    END IF;
     UPDATE public.email_queue q
     SET scheduled_for = p_scheduled_for,
         next_retry_at = greatest(p_scheduled_for, mailgres.now()),
         ready = p_scheduled_for <= mailgres.now()
-    WHERE q.id = p_queue_id;
+    WHERE q.id = ANY (p_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
+    'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
+
+CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));
+    PERFORM mailgres.reschedule_these(ARRAY[p_queue_id], p_scheduled_for);
     RETURN true;
 END
 $$;

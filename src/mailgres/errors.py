@@ -32,7 +32,8 @@ MailgresError
 │   ├── BeingSent
 │   ├── OutcomeUncertain
 │   ├── MayDeliverTwice
-│   └── UnknownEvent
+│   ├── UnknownEvent
+│   └── ChangedMeanwhile
 ├── ReportRefused
 │   ├── LeaseLost
 │   ├── OutcomeNotUnderstood
@@ -43,6 +44,7 @@ MailgresError
     ├── InvalidLimit
     ├── InvalidRoute
     ├── InvalidPause
+    ├── InvalidPolicy
     └── InvalidFilter
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
@@ -310,6 +312,17 @@ class UnknownEvent(ActionRefused):
     default_hint = "Give delivered, bounced, complained or failed."
 
 
+class ChangedMeanwhile(ActionRefused):
+    """Somebody else changes the email, or has changed it since it was chosen.
+
+    The database does not raise it: `mailgres.retry_emails` and its siblings return it for one
+    email among many.
+    """
+
+    sqlstate = "MG026"
+    default_hint = "Look at it again, and repeat what is still to be done."
+
+
 class ReportRefused(MailgresError):
     """The queue does not take this from a worker."""
 
@@ -379,6 +392,13 @@ class InvalidPause(OrderRefused):
 
     sqlstate = "MG073"
     default_hint = "Give a time in the future, or none to pause until it is resumed."
+
+
+class InvalidPolicy(OrderRefused):
+    """The retry policy is not valid."""
+
+    sqlstate = "MG074"
+    default_hint = "Give 0 to 100 retries and waits above zero, and jitter from 0 to 1."
 
 
 class InvalidFilter(OrderRefused):

@@ -65,3 +65,88 @@ UNION SELECT tenant_id FROM mailgres.rollup_by_tenant WHERE hour > mailgres.now(
 
 -- known_providers --
 SELECT name FROM mailgres.providers
+
+-- tenants --
+SELECT to_jsonb(s) FROM mailgres.tenant_states() s
+
+-- pause_tenant --
+SELECT mailgres.pause_tenant(%(tenant)s, %(reason)s)
+
+-- resume_tenant --
+SELECT mailgres.resume_tenant(%(tenant)s)
+
+-- weigh_tenant --
+SELECT mailgres.weigh_tenant(%(tenant)s, %(weight)s)
+
+-- policies --
+SELECT to_jsonb(p) || jsonb_build_object(
+    'default', p.name = s.retry_policy,
+    'steps', (SELECT jsonb_agg(extract(epoch FROM x) ORDER BY n) FROM unnest(p.steps) WITH ORDINALITY u(x, n)),
+    'base', extract(epoch FROM p.base), 'cap', extract(epoch FROM p.cap))
+FROM mailgres.retry_policies p CROSS JOIN mailgres.settings s ORDER BY p.name
+
+-- set_policy --
+SELECT mailgres.set_policy(%(name)s, %(settings)s)
+
+-- suppressions --
+SELECT to_jsonb(s) FROM public.email_suppressions s
+WHERE (%(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s)
+  AND (%(reason)s::text IS NULL OR s.reason = %(reason)s)
+  AND (%(containing)s::text IS NULL OR strpos(s.recipient_email, lower(%(containing)s)) > 0)
+ORDER BY s.created_at DESC, s.recipient_email LIMIT %(limit)s
+
+-- suppress --
+SELECT to_jsonb(s) FROM mailgres.suppress(%(entries)s) s
+
+-- unsuppress --
+SELECT mailgres.unsuppress(%(addresses)s, %(tenant)s)
+
+-- time_of --
+SELECT CASE WHEN at >= mailgres.now() THEN at END
+FROM (SELECT coalesce(%(to)s::timestamptz, mailgres.now() + %(length)s::interval) AS at) x
+
+-- dead_letters --
+SELECT to_jsonb(d) - '{email,payload,tries}'::text[]
+FROM mailgres.find_dead_letters(
+    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s, %(limit)s) h
+CROSS JOIN LATERAL (
+    SELECT * FROM public.email_dead_letters x WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived
+) d
+ORDER BY h.dead_at DESC, h.id
+
+-- dead_letter --
+SELECT to_jsonb(d) || jsonb_build_object('log', coalesce(
+    CASE WHEN d.archived_at IS NOT NULL THEN (SELECT a.log FROM mailgres.dead_letters a WHERE a.queue_id = d.id)
+         ELSE (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = d.id) END,
+    '[]'))
+FROM public.email_dead_letters d WHERE d.id = %(id)s ORDER BY d.dead_at DESC
+
+-- export_dead_letters --
+SELECT to_jsonb(d) - 'payload' || jsonb_build_object(
+    'email', jsonb_build_object('attachments', (
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'filename', a.filename, 'content_type', a.content_type,
+                   'bytes', octet_length(a.content)) ORDER BY a.position), '[]')
+        FROM mailgres.attachments a WHERE a.queue_id = d.id)) || d.email,
+    'log', coalesce(
+        CASE WHEN h.archived THEN (SELECT a.log FROM mailgres.dead_letters a WHERE a.queue_id = d.id)
+             ELSE (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = d.id) END,
+        '[]'))
+FROM mailgres.find_dead_letters(
+    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s) h
+CROSS JOIN LATERAL (
+    SELECT * FROM public.email_dead_letters x WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived
+) d
+
+-- dead_letter_stats --
+SELECT to_jsonb(x) FROM (
+    SELECT CASE 0 WHEN grouping(h.error_code) THEN 'code' WHEN grouping(h.tenant_id) THEN 'tenant'
+                  WHEN grouping(h.template_type) THEN 'template' ELSE 'reason' END AS by,
+           coalesce(h.tenant_id, h.template_type, h.dead_reason, h.error_code, 'none') AS name,
+           count(*) FILTER (WHERE NOT h.archived) AS in_queue, count(*) FILTER (WHERE h.archived) AS archived,
+           min(h.dead_at) AS oldest, max(h.dead_at) AS newest
+    FROM mailgres.find_dead_letters(
+        %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s) h
+    GROUP BY GROUPING SETS ((h.error_code), (h.tenant_id), (h.template_type), (h.dead_reason))
+) x
+ORDER BY x.by, x.in_queue + x.archived DESC, x.name

@@ -91,6 +91,18 @@ EXECUTE: Final[dict[str, set[str]]] = {
     **dict.fromkeys(_names("mailgres.turns mailgres.oldest_dead mailgres.newest_dead"), _VIEWERS),
     **dict.fromkeys(_names("mailgres.round_robin_priority mailgres.masked_recipient"), _VIEWERS),
     "mailgres.route_states": {OPERATOR},
+    "mailgres.cancel_emails": {OPERATOR},
+    "mailgres.retry_emails": {OPERATOR},
+    "mailgres.reschedule_emails": {OPERATOR},
+    "mailgres.find_dead_letters": {OPERATOR},
+    "mailgres.purge_dead_letters": {OPERATOR},
+    "mailgres.pause_tenant": {OPERATOR},
+    "mailgres.resume_tenant": {OPERATOR},
+    "mailgres.weigh_tenant": {OPERATOR},
+    "mailgres.tenant_states": {OPERATOR},
+    "mailgres.set_policy": {OPERATOR},
+    "mailgres.suppress": {OPERATOR},
+    "mailgres.unsuppress": {OPERATOR},
 }
 """Functions that somebody besides the owner may call."""
 
@@ -98,18 +110,20 @@ INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version are_addresses are_attachments are_headers are_tags asked_until attach
-        clean_source closed_by complete_batches count_dead count_leased count_sent dead_reasons
-        enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids fit_stand_ins forbid_change go_round has_attachments has_stand_in
-        have_batch heed heed_failures heed_quotas ids_of is_address is_bound is_open is_plain
-        is_sender is_shut judge known_provider known_route lease lock_email lock_limits matching
-        may_repeat mend next_pause next_tenant next_token_at open_routes opens_at out_at pace_of
-        pick pick_of plan_calls provider_for quota_left read_filter record record_import refuse
-        refuse_request remove reports_of resolve retry_delay room_at room_for secure send_alert
-        set_aside set_bucket set_circuit share_of suppress_reported take_tokens tenant_room
-        tokens_of used wait_for wake wants_probe with_settings without_addresses
-        bucket_of count_email fold_counts fold_tries mask_email record_removal record_truncate
+        add_version against_cancel against_reschedule against_retry are_addresses are_attachments
+        are_headers are_tags asked_until attach bucket_of cancel_these clean_source closed_by
+        complete_batches count_dead count_email count_leased count_sent dead_reasons enqueue_many
+        expire_these fault_of fault_of_contents fault_of_options fault_of_settings first_id_of
+        first_ids fit_stand_ins fold_counts fold_tries forbid_change go_round has_attachments
+        has_stand_in have_batch heed heed_failures heed_quotas ids_of is_address is_bound is_open
+        is_plain is_sender is_shut judge key_protects known_provider known_route lease lock_batches
+        lock_email lock_limits mask_email matching may_repeat mend next_pause next_tenant
+        next_token_at not_taken open_routes opens_at out_at pace_of pick pick_of plan_calls
+        provider_for quota_left read_filter record record_import record_removal record_truncate
+        refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
+        retry_delay room_at room_for secure send_alert set_aside set_bucket set_circuit share_of
+        suppress_reported take_emails take_tokens tenant_room tokens_of used wait_for wake
+        wants_probe with_settings without_addresses
         """
     )
 }

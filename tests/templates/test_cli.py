@@ -33,7 +33,7 @@ def test_push(templates: Script, write: Write, conn: psycopg.Connection) -> None
     assert templates("push", directory, "--dry-run").splitlines() == [
         "other: created (version 1)",
         "receipt: created (version 1)",
-        "Nothing was written: this was a dry run.",
+        "Nothing was changed: this was a dry run.",
     ]
     assert conn.execute("SELECT count(*) FROM email_templates").fetchone() == (3,)
     assert "receipt: created (version 1)" in templates("push", directory)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from mailgres import database, queries
-from mailgres.errors import MailgresError, UnknownProvider, UnknownRoute
+from mailgres.errors import MailgresError, UnknownProvider, UnknownRetryPolicy, UnknownRoute
 from mailgres.settings.kinds import suggestion
 from mailgres.sqlstates import from_database
 
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 QUERIES = queries.load("operator.sql")
 TIMEOUT = "5s"
+STREAMED = 500
+"""Rows in memory at once of what may be long."""
 _NO_PRIVILEGE = "42501"
+_LISTS: dict[type[MailgresError], tuple[str, str]] = {
+    UnknownProvider: ("providers", "provider"),
+    UnknownRoute: ("routes", "route"),
+    UnknownRetryPolicy: ("policies", "name"),
+}
+"""For each error about a name: what lists the known ones, as a query and as a command."""
 
 
 class Operator:
@@ -31,21 +39,32 @@ class Operator:
         rows = self._connection.execute(QUERIES[query], parameters or None)
         return [row[0] for row in rows]
 
+    def stream(self, query: str, **parameters: object) -> Iterator[Any]:
+        """The first column of what a query gives, a few rows at a time."""
+        with self._connection.cursor(name="mailgres_stream") as cursor:
+            cursor.itersize = STREAMED
+            cursor.execute(QUERIES[query], parameters or None)
+            for row in cursor:
+                yield row[0]
+
     def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
-        """Name the provider or route that was most likely meant, in the error's hint."""
+        """Name what was most likely meant, in the error's hint."""
         self._connection.rollback()
-        what = "provider" if isinstance(error, UnknownProvider) else "route"
-        known = [row[what] for row in self.ask(f"{what}s")]
+        listing, key = _LISTS[type(error)]
+        known = [row[key] for row in self.ask(listing)]
         unknown = next((name for name in given if name not in known), "")
         if meant := suggestion(unknown, known):
-            error.hint = f"Did you mean {meant}? `mailgres {what}s list` shows all."
+            error.hint = f"Did you mean {meant}? `mailgres {listing} list` shows all."
 
 
 @contextmanager
-def operator(database_url: str | None, *names: str, timeout: str = TIMEOUT) -> Iterator[Operator]:
+def operator(
+    database_url: str | None, *names: str, timeout: str = TIMEOUT, dry_run: bool = False
+) -> Iterator[Operator]:
     """Ask the database in one transaction; an error becomes what a person needs of it.
 
-    `names`: the providers or routes that somebody named, and may have misspelt.
+    `names`: the providers, routes or policies that somebody named, and may have misspelt.
+    `dry_run`: everything is taken back in the end.
     """
     try:
         with database.connect(database_url) as connection:
@@ -53,16 +72,19 @@ def operator(database_url: str | None, *names: str, timeout: str = TIMEOUT) -> I
             asked.ask("limits", timeout=timeout)
             try:
                 yield asked
+                if dry_run:
+                    connection.rollback()
             except psycopg.Error as error:
-                ours = _explained(error)
-                if isinstance(ours, UnknownProvider | UnknownRoute):
+                ours = explained(error)
+                if type(ours) in _LISTS:
                     asked.suggest(ours, names)
                 raise ours from None
     except psycopg.Error as error:  # of the commit, or of asking for suggestions
-        raise _explained(error) from None
+        raise explained(error) from None
 
 
-def _explained(error: psycopg.Error) -> MailgresError:
+def explained(error: psycopg.Error) -> MailgresError:
+    """What a person needs of an error of the database."""
     if error.sqlstate == _NO_PRIVILEGE:
         return MailgresError(
             database.first_line(error),

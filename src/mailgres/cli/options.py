@@ -46,6 +46,22 @@ def database_url(command: Callable[..., R]) -> Callable[..., R]:
     return settings_options("database_url")(with_url)
 
 
+def dry_run(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command `--dry-run`, and say in the end that nothing was changed."""
+
+    @functools.wraps(command)
+    def with_dry_run(*, dry_run: bool, **given: object) -> R:
+        done = command(dry_run=dry_run, **given)
+        if dry_run:
+            click.echo("Nothing was changed: this was a dry run.")
+        return done
+
+    option = click.option(
+        "--dry-run", is_flag=True, help="Check and show what would be done, change nothing."
+    )
+    return option(with_dry_run)
+
+
 def _settings(given: dict[str, object], names: tuple[str, ...]) -> Settings:
     """Take the flags out of a command's arguments and load the settings with them."""
     flags = {name: given.pop(name) for name in (*names, "config")}

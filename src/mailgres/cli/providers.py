@@ -9,6 +9,7 @@ import click
 from mailgres.cli.ask import operator
 from mailgres.cli.check import test
 from mailgres.cli.options import database_url as database_url_option
+from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.show import INFINITY, NONE, Nothing, as_json, moment, rate, reader, table, when
 from mailgres.settings.kinds import Duration, Number, Or, PerTime
 
@@ -66,6 +67,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 @click.option("--until", type=when, metavar="TIME", help="Until then, such as 2027-01-31T09:00.")
 @click.option("--for", "length", type=reader(_LENGTH), metavar="DURATION", help="For so long.")
 @click.option("--reason", help="Why, for the next person who looks.")
+@dry_run_option
 @database_url_option
 def pause(
     *,
@@ -73,6 +75,7 @@ def pause(
     until: datetime | None,
     length: timedelta | None,
     reason: str | None,
+    dry_run: bool,
     database_url: str | None,
 ) -> None:
     """Send nothing through a provider, until then or until it is resumed.
@@ -86,23 +89,26 @@ def pause(
     """
     if until and length:
         raise click.UsageError("Give --until or --for, not both.")
-    _order(database_url, "pause_provider", name, until=until, length=length, reason=reason)
+    orders = {"until": until, "length": length, "reason": reason}
+    _order(database_url, "pause_provider", name, dry_run=dry_run, **orders)
 
 
 @providers.command()
 @click.argument("name")
+@dry_run_option
 @database_url_option
-def resume(*, name: str, database_url: str | None) -> None:
+def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
     """End the pause of a provider."""
-    _order(database_url, "resume_provider", name)
+    _order(database_url, "resume_provider", name, dry_run=dry_run)
 
 
 @providers.command()
 @click.argument("name")
+@dry_run_option
 @database_url_option
-def reset(*, name: str, database_url: str | None) -> None:
+def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
     """Close the circuit of a provider and let it wait for nothing: after its fault was mended."""
-    _order(database_url, "reset_provider", name)
+    _order(database_url, "reset_provider", name, dry_run=dry_run)
 
 
 @providers.command()
@@ -110,6 +116,7 @@ def reset(*, name: str, database_url: str | None) -> None:
 @click.option("--rate", "rate_", type=reader(_RATE), metavar="RATE|none", help="Emails in a time.")
 @click.option("--daily", type=reader(_QUOTA), metavar="N|none", help="Emails in a day (UTC).")
 @click.option("--monthly", type=reader(_QUOTA), metavar="N|none", help="Emails in a month (UTC).")
+@dry_run_option
 @database_url_option
 def limit(
     *,
@@ -117,6 +124,7 @@ def limit(
     rate_: Rate | Nothing | None,
     daily: int | Nothing | None,
     monthly: int | Nothing | None,
+    dry_run: bool,
     database_url: str | None,
 ) -> None:
     """Limit how many emails leave by a provider; `none` lifts a limit.
@@ -136,12 +144,14 @@ def limit(
     orders |= {key: None if value is NONE else value for key, value in given.items()}
     if rate_ is not None and not isinstance(rate_, Nothing):
         orders["rate"] = rate_.per_second
-    _order(database_url, "limit_provider", name, **orders)
+    _order(database_url, "limit_provider", name, dry_run=dry_run, **orders)
 
 
-def _order(database_url: str | None, query: str, name: str, **parameters: object) -> None:
+def _order(
+    database_url: str | None, query: str, name: str, *, dry_run: bool, **parameters: object
+) -> None:
     """Have something done about a provider, and say how it stands now."""
-    with operator(database_url, name) as database:
+    with operator(database_url, name, dry_run=dry_run) as database:
         database.ask(query, name=name, **parameters)
         (found,) = [one for one in database.ask("providers") if one["provider"] == name]
     click.echo(f"{name}: {'; '.join(_states(found))}")

@@ -6,6 +6,7 @@ import click
 
 from mailgres.cli.ask import operator
 from mailgres.cli.options import database_url as database_url_option
+from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.show import as_json, table
 
 DEFAULT = "default"
@@ -49,9 +50,15 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 @click.argument("route")
 @click.argument("providers", nargs=-1, required=True)
 @click.option("--description", help="What it is for.")
+@dry_run_option
 @database_url_option
 def set_(
-    *, route: str, providers: tuple[str, ...], description: str | None, database_url: str | None
+    *,
+    route: str,
+    providers: tuple[str, ...],
+    description: str | None,
+    dry_run: bool,
+    database_url: str | None,
 ) -> None:
     """Make a route, or lead one along other providers, in the order of preference.
 
@@ -60,7 +67,7 @@ def set_(
       mailgres routes set acme resend-acme
       mailgres routes set bulk ses resend --description "newsletters"
     """
-    with operator(database_url, *providers) as database:
+    with operator(database_url, *providers, dry_run=dry_run) as database:
         database.ask("set_route", route=route, providers=list(providers), description=description)
     click.echo(f"{route}: {', '.join(dict.fromkeys(providers))}")
     if route == DEFAULT:
@@ -72,19 +79,21 @@ def set_(
 
 @routes.command()
 @click.argument("route")
+@dry_run_option
 @database_url_option
-def pause(*, route: str, database_url: str | None) -> None:
+def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
     """Send nothing by a route until it is resumed. What is under way is finished."""
-    with operator(database_url, route) as database:
+    with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("pause_route", route=route)
     click.echo(f"{route}: paused; `mailgres routes resume {route}` ends it")
 
 
 @routes.command()
 @click.argument("route")
+@dry_run_option
 @database_url_option
-def resume(*, route: str, database_url: str | None) -> None:
+def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
     """End the pause of a route."""
-    with operator(database_url, route) as database:
+    with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("resume_route", route=route)
     click.echo(f"{route}: open")

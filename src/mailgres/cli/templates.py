@@ -11,6 +11,7 @@ import click
 
 from mailgres import database
 from mailgres.cli.options import database_url as database_url_option
+from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.errors import InvalidPayload
 from mailgres.templates import Draft, Template, read_templates, stored, write_templates
 
@@ -26,7 +27,7 @@ def templates() -> None:
 
 @templates.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
+@dry_run_option
 @database_url_option
 def push(*, paths: tuple[Path, ...], dry_run: bool, database_url: str | None) -> None:
     """Make the templates in directories or files the active ones.
@@ -46,8 +47,6 @@ def push(*, paths: tuple[Path, ...], dry_run: bool, database_url: str | None) ->
             connection.rollback()
     for each in pushed:
         click.echo(f"{each.name}: {each.change} (version {each.version})")
-    if dry_run:
-        click.echo("Nothing was written: this was a dry run.")
 
 
 @templates.command()
@@ -163,11 +162,14 @@ def preview(
 
 @templates.command()
 @click.argument("name")
+@dry_run_option
 @database_url_option
-def retire(*, name: str, database_url: str | None) -> None:
+def retire(*, name: str, dry_run: bool, database_url: str | None) -> None:
     """Take no new emails for a template. Those in the queue are still sent; a push undoes it."""
     with database.connect(database_url) as connection:
         changed = stored.retire(connection, name)
+        if dry_run:
+            connection.rollback()
     click.echo(f"{name} is retired." if changed else f"{name} was retired before.")
 
 

@@ -1,0 +1,131 @@
+-- The same by the hundred, for operators' commands: cancel, retry and reschedule many emails
+-- in one short transaction, and say of each what came of it. What cannot be done is
+-- reported, not raised, so that the rest is done. None of it ever waits for a row: one
+-- that somebody else holds is reported, too, and the caller comes back to it. So whoever
+-- claims and finishes meanwhile is never waited for in a circle.
+--
+-- p_statuses: only emails that still have one of these statuses, as they had when the
+-- caller chose them; null means any.
+
+CREATE TYPE mailgres.done AS (id uuid, code text, message text, hint text);
+
+CREATE FUNCTION mailgres.take_emails(p_ids uuid[], p_statuses text[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND (p_statuses IS NULL OR q.status = ANY (p_statuses))
+        ORDER BY q.id FOR UPDATE SKIP LOCKED);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
+    'Locks those of the given emails that nobody holds and that have one of the statuses.';
+
+CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT i.id,
+           CASE WHEN q.id IS NULL THEN 'MG020' ELSE 'MG026' END,
+           CASE WHEN q.id IS NULL THEN 'there is no such email in the queue'
+                WHEN p_statuses IS NULL OR q.status = ANY (p_statuses)
+                THEN 'somebody else is changing the email at this moment'
+                ELSE format('the email is %s now', q.status) END,
+           CASE WHEN q.id IS NULL THEN 'Check the id; an email leaves the queue when its retention is over.'
+                ELSE 'Look at it again, and repeat what is still to be done.' END
+    FROM unnest(p_ids) i(id)
+    LEFT JOIN public.email_queue q ON q.id = i.id
+    WHERE i.id <> ALL (p_taken);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
+    'Why emails could not be taken: unknown, held by somebody else, or changed since.';
+
+CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
+    RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_cancel(v_email);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        END IF;
+        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+    END LOOP;
+    PERFORM mailgres.cancel_these(v_done, p_reason);
+    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
+    'cancel_email for many: a row for each, with the code of what stood in the way, or none.';
+
+-- Also returns the rest of batches that went again with one of these emails.
+CREATE FUNCTION mailgres.retry_emails(
+    p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
+) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  uuid[];
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    PERFORM mailgres.lock_batches(p_ids);
+    v_taken := mailgres.take_emails(p_ids, p_statuses);
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_retry(v_email, p_accept_duplicates);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        ELSE
+            RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+        END IF;
+    END LOOP;
+    v_done := mailgres.reopen(v_done);
+    RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
+    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
+    'retry_email for many: a row for each, with the code of what stood in the way, or none.';
+
+CREATE FUNCTION mailgres.reschedule_emails(
+    p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
+) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_reschedule(v_email, p_scheduled_for);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        END IF;
+        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+    END LOOP;
+    PERFORM mailgres.reschedule_these(v_done, p_scheduled_for);
+    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reschedule_emails(uuid[], timestamptz, text[]) IS
+    'reschedule_email for many: a row for each, with the code of what stood in the way, or none.';

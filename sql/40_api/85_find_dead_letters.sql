@@ -1,0 +1,80 @@
+-- Dead letters by the thousand, for operators' commands: which there are, and their end.
+
+-- The newest first. Narrow rows, so that a million of them are found at once; everything
+-- about one is in email_dead_letters. p_place: queue, archive, or null for both. p_code:
+-- none means those without a code.
+CREATE FUNCTION mailgres.find_dead_letters(
+    p_tenant text DEFAULT NULL, p_template text DEFAULT NULL, p_code text DEFAULT NULL, p_reason text DEFAULT NULL,
+    p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_place text DEFAULT NULL,
+    p_limit int DEFAULT NULL
+) RETURNS TABLE (
+    id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
+    archived boolean
+)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' SET jit = off
+AS $$
+    SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+    FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
+      AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
+      AND (p_template IS NULL OR q.template_type = p_template)
+      AND (p_code IS NULL OR coalesce(q.error_code, 'none') = p_code)
+      AND (p_reason IS NULL OR q.dead_reason = p_reason)
+      AND p_place IS DISTINCT FROM 'archive'
+    UNION ALL
+    SELECT d.queue_id, d.tenant_id, d.template_type, d.email ->> 'error_code', d.dead_reason, d.dead_at, true
+    FROM mailgres.dead_letters d
+    WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
+      AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
+      AND (p_template IS NULL OR d.template_type = p_template)
+      AND (p_code IS NULL OR coalesce(d.email ->> 'error_code', 'none') = p_code)
+      AND (p_reason IS NULL OR d.dead_reason = p_reason)
+      AND p_place IS DISTINCT FROM 'queue'
+    ORDER BY 6 DESC, 1
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
+    'Dead letters in the queue and in the archive, the newest first.';
+
+-- An email is named with the time of its death: one that was retried and died again since
+-- is another dead letter, of which the caller has not seen the end.
+CREATE FUNCTION mailgres.purge_dead_letters(p_ids uuid[], p_dead_at timestamptz[]) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_queued    uuid[];
+    v_archived  uuid[];
+BEGIN
+    v_queued := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = q.id
+        WHERE q.id = ANY (p_ids) AND q.status = 'failed' AND q.dead_at = x.dead_at
+        ORDER BY q.id FOR UPDATE OF q SKIP LOCKED);
+    PERFORM mailgres.remove(v_queued);
+    v_archived := ARRAY(
+        SELECT d.queue_id FROM mailgres.dead_letters d
+        JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = d.queue_id
+        WHERE d.queue_id = ANY (p_ids) AND d.dead_at = x.dead_at
+        ORDER BY d.queue_id FOR UPDATE OF d SKIP LOCKED);
+    DELETE FROM mailgres.dead_letters d WHERE d.queue_id = ANY (v_archived);
+
+    RETURN QUERY SELECT DISTINCT i, NULL::text, NULL::text, NULL::text FROM unnest(v_queued || v_archived) i;
+    RETURN QUERY
+    SELECT i.id,
+           CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
+           CASE WHEN x.there THEN 'it was changed since, or somebody else is changing it'
+                ELSE 'there is no such dead letter' END,
+           CASE WHEN x.there THEN 'Export it anew.' ELSE 'It was purged, or is of another database.' END
+    FROM unnest(p_ids) i(id)
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)
+            OR EXISTS (SELECT FROM mailgres.dead_letters d WHERE d.queue_id = i.id) AS there
+    ) x
+    WHERE i.id <> ALL (v_queued || v_archived);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[]) IS
+    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';

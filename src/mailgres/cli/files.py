@@ -1,0 +1,186 @@
+"""Records in files: CSV, JSON Lines or plain lines, gzip by suffix, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import secrets
+import sys
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from mailgres.errors import MailgresError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+STANDARD = "-"
+CSV, JSON_LINES, LINES = "csv", "jsonl", "txt"
+_SUFFIXES = {".csv": CSV, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES, ".txt": LINES}
+_PACKED = ".gz"
+_LONGEST_FIELD = 256 * 1024 * 1024
+_BAD_TEXT = (csv.Error, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def kind_of(path: str, *kinds: str) -> str:
+    """Tell by the name what a file holds; standard input and output hold the first kind."""
+    if path == STANDARD:
+        return kinds[0]
+    suffixes = [suffix for suffix in Path(path).suffixes[-2:] if suffix != _PACKED]
+    kind = _SUFFIXES.get(suffixes[-1] if suffixes else "")
+    if kind not in kinds:
+        names = ", ".join(f".{one}" for one in kinds)
+        raise MailgresError(
+            f"The name of {path} does not say what it holds",
+            f"End it with {names}, or one of them and .gz.",
+        )
+    return kind
+
+
+def read(path: str, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the records of a file with their line numbers; a plain line is a record `line`.
+
+    What is not a whole record is an error that names the line: nobody gets half of one.
+    """
+    readers = {CSV: _read_csv, JSON_LINES: _read_json, LINES: _read_lines}
+    last = 0
+    try:
+        with _opened(path) as text:
+            for last, record in readers[kind](text):
+                yield last, record
+    except _BAD_TEXT as error:
+        why = "it ends in the middle" if isinstance(error, EOFError) else "it is damaged"
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else why
+        raise broken(path, last + 1, why) from None
+    except OSError as error:
+        raise MailgresError(f"Cannot read {path}: {error.strerror}", "Name a file.") from None
+
+
+def broken(path: str, line: int, why: str) -> MailgresError:
+    """Say which line of a file is at fault."""
+    return MailgresError(f"{path}, line {line}: {why}", "Nothing was changed. Mend the file.")
+
+
+@contextmanager
+def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
+    """Write a file that only its owner may read: all of it appears at once, or nothing."""
+    if path == STANDARD:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    if target.exists() and not force:
+        raise MailgresError(f"{path} exists", "Choose another name, or give --force.")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with _private(part) as raw:
+            with _text(raw, packed=target.suffix == _PACKED) as text:
+                yield text
+            raw.flush()
+            os.fsync(raw.fileno())
+        part.replace(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise MailgresError(
+            f"Cannot write {path}: {error.strerror}", f"There is no {path}; nothing was deleted."
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def writer(kind: str, columns: Sequence[str], file: IO[str]) -> Callable[[dict[str, Any]], None]:
+    """Return what writes a record as a line; in CSV, what is not a plain value becomes JSON."""
+    if kind == JSON_LINES:
+        return lambda record: _put(file, json.dumps(record, ensure_ascii=False) + "\n")
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(columns)
+    return lambda record: _put_row(rows, [_cell(record.get(name)) for name in columns])
+
+
+def _put(file: IO[str], line: str) -> None:
+    file.write(line)
+
+
+def _put_row(rows: Any, cells: list[str]) -> None:  # noqa: ANN401 - csv's writer has no name
+    rows.writerow(cells)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    csv.field_size_limit(_LONGEST_FIELD)
+    rows = csv.reader(text, strict=True)
+    head = next(rows, [])
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(head):
+            raise csv.Error
+        yield rows.line_num, dict(zip(head, row, strict=True))
+
+
+def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            raise csv.Error from None
+        if not isinstance(record, dict):
+            raise csv.Error
+        yield number, record
+
+
+def _read_lines(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text, start=1):
+        if line.strip() and not line.startswith("#"):
+            yield number, {"line": line.strip()}
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[str]]:
+    if path == STANDARD:
+        yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline="")
+    elif path.endswith(_PACKED):
+        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as text:
+            yield text
+    else:
+        with Path(path).open(encoding="utf-8-sig", newline="") as text:
+            yield text
+
+
+def _private(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+@contextmanager
+def _text(raw: IO[bytes], *, packed: bool) -> Iterator[IO[str]]:
+    """Write text into an open file, which stays open."""
+    inner: Any = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) if packed else raw
+    text = io.TextIOWrapper(inner, encoding="utf-8", newline="\n", write_through=packed)
+    try:
+        yield text
+        text.flush()
+    finally:
+        text.detach()
+        if packed:
+            inner.close()
+
+
+def _sync_directory(directory: Path) -> None:
+    """Let the new name survive a power cut as the content does."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
