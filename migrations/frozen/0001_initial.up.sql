@@ -4762,6 +4762,191 @@ $$;
 COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
     'Makes a route, or leads one along other providers.';
 
+-- ---- sql/30_engine/99_registers.sql
+
+-- What operators set about tenants, retry policies and suppressed addresses.
+
+CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    PERFORM mailgres.set_tenant(p_tenant, '{}');
+    UPDATE mailgres.tenants t SET paused_at = coalesce(t.paused_at, mailgres.now()), pause_reason = p_reason
+    WHERE t.tenant_id = p_tenant;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
+    'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    UPDATE mailgres.tenants t SET paused_at = NULL, pause_reason = NULL
+    WHERE t.tenant_id = p_tenant AND t.paused_at IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_notify('mailgres', '');
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_tenant(text) IS 'Ends the pause of a tenant; false if it was not paused.';
+
+CREATE FUNCTION mailgres.weigh_tenant(p_tenant text, p_weight int) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    IF p_weight IS NULL OR p_weight NOT BETWEEN 1 AND 100 THEN
+        PERFORM mailgres.refuse('MG071', 'a weight is a whole number from 1 to 100', 'To stop a tenant, pause it.');
+    END IF;
+    PERFORM mailgres.set_tenant(p_tenant, '{}');
+    UPDATE mailgres.tenants t SET weight = p_weight WHERE t.tenant_id = p_tenant;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.weigh_tenant(text, int) IS
+    'Sets how many times three emails a tenant may have in a turn while others wait.';
+
+-- Those about whom something is set, and those who had emails settled in the last days.
+CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
+    tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
+    route text, contact_email text, sent bigint, failed bigint, cancelled bigint
+)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+    WITH settled AS (
+        SELECT x.tenant_id,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled
+        FROM (
+            SELECT r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
+            WHERE r.hour > mailgres.now() - p_days * interval '1 day'
+            UNION ALL
+            SELECT d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d
+            WHERE d.hour > mailgres.now() - p_days * interval '1 day'
+        ) x
+        GROUP BY x.tenant_id
+    ), waiting AS (
+        SELECT DISTINCT w.tenant FROM mailgres.routes r CROSS JOIN LATERAL (
+            WITH RECURSIVE walk AS (
+                SELECT mailgres.next_tenant(r.route, '', false) AS tenant
+                UNION ALL
+                SELECT mailgres.next_tenant(r.route, k.tenant, false) FROM walk k WHERE k.tenant IS NOT NULL
+            )
+            SELECT k.tenant FROM walk k WHERE k.tenant IS NOT NULL
+        ) w
+    ), known AS (
+        SELECT t.tenant_id FROM mailgres.tenants t
+        UNION SELECT substr(b.name, 8) FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%'
+        UNION SELECT s.tenant_id FROM settled s
+        UNION SELECT w.tenant FROM waiting w
+    )
+    SELECT k.tenant_id, coalesce(t.weight, 1), t.paused_at, t.pause_reason, b.per_second, t.route, t.contact_email,
+           coalesce(s.sent, 0), coalesce(s.failed, 0), coalesce(s.cancelled, 0)
+    FROM known k
+    LEFT JOIN mailgres.tenants t ON t.tenant_id = k.tenant_id
+    LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || k.tenant_id
+    LEFT JOIN settled s ON s.tenant_id = k.tenant_id
+    ORDER BY k.tenant_id
+$$;
+
+COMMENT ON FUNCTION mailgres.tenant_states(int) IS
+    'The tenants: what is set about them, and what became of their emails of the last days.';
+
+-- p_settings: what is to change, the columns of retry_policies; what is not named stays,
+-- and steps and base take each other's place.
+CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_policy  mailgres.retry_policies;
+BEGIN
+    SELECT * INTO v_policy FROM mailgres.retry_policies p WHERE p.name = p_name FOR UPDATE;
+    IF NOT FOUND AND NOT (p_settings ? 'max_retries' AND (p_settings ? 'steps' OR p_settings ? 'base')) THEN
+        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', p_name),
+            format('To make it, give its retries and its waits. Known policies: %s.',
+                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
+    END IF;
+    v_policy.factor := coalesce(v_policy.factor, 2);
+    v_policy.cap := coalesce(v_policy.cap, '1 day');
+    v_policy.jitter_down := coalesce(v_policy.jitter_down, 0);
+    v_policy.jitter_up := coalesce(v_policy.jitter_up, 0);
+    v_policy.description := coalesce(v_policy.description, '');
+    IF p_settings ? 'steps' THEN
+        v_policy.base := NULL;
+    ELSIF p_settings ? 'base' THEN
+        v_policy.steps := NULL;
+    END IF;
+    v_policy := jsonb_populate_record(v_policy, p_settings || jsonb_build_object('name', p_name));
+    INSERT INTO mailgres.retry_policies SELECT v_policy.*
+    ON CONFLICT (name) DO UPDATE
+        SET (max_retries, steps, base, factor, cap, jitter_down, jitter_up, description)
+            = (excluded.max_retries, excluded.steps, excluded.base, excluded.factor, excluded.cap,
+               excluded.jitter_down, excluded.jitter_up, excluded.description);
+EXCEPTION
+    WHEN check_violation OR not_null_violation OR data_exception THEN
+        PERFORM mailgres.refuse('MG074', format('the retry policy %L is not valid', p_name),
+            'It takes a name of lower-case letters, 0 to 100 retries, and waits above zero: a list of them, or a first one with a factor from 1 to 10; jitter is a fraction from 0 to 1.');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, or changes one.';
+
+-- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Says of each, by
+-- its place from 1, whether it is new, was known or is not valid; those that are not are
+-- not written, and the caller decides about the rest.
+CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT e.place, lower(e.entry ->> 'recipient_email') AS address,
+               coalesce(nullif(e.entry ->> 'tenant_id', ''), '*') AS tenant,
+               coalesce(nullif(e.entry ->> 'reason', ''), 'manual') AS reason, nullif(e.entry ->> 'detail', '') AS detail
+        FROM jsonb_array_elements(p_entries) WITH ORDINALITY e(entry, place)
+    ), checked AS MATERIALIZED (
+        SELECT g.*, CASE
+            WHEN mailgres.is_address(g.address) IS NOT TRUE THEN 'address'
+            WHEN g.reason NOT IN ('bounced', 'complained', 'unsubscribed', 'manual') THEN 'reason'
+            WHEN length(g.tenant) > 200 THEN 'tenant'
+            WHEN length(g.detail) > 1000 THEN 'detail' END AS fault
+        FROM given g
+    ), added AS (
+        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail)
+        SELECT DISTINCT ON (c.address, c.tenant) c.address, c.tenant, c.reason, c.detail
+        FROM checked c WHERE c.fault IS NULL ORDER BY c.address, c.tenant, c.place
+        ON CONFLICT DO NOTHING
+        RETURNING recipient_email, tenant_id
+    )
+    SELECT c.place, coalesce(c.fault, CASE WHEN a.recipient_email IS NOT NULL
+                                            AND row_number() OVER (PARTITION BY c.address, c.tenant ORDER BY c.place) = 1
+                                           THEN 'added' ELSE 'known' END)
+    FROM checked c
+    LEFT JOIN added a ON a.recipient_email = c.address AND a.tenant_id = c.tenant
+    ORDER BY c.place;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
+    'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
+
+CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
+    LANGUAGE sql SECURITY DEFINER SET search_path = ''
+AS $$
+    DELETE FROM public.email_suppressions s
+    WHERE s.recipient_email IN (SELECT lower(a) FROM unnest(p_addresses) a)
+      AND s.tenant_id = coalesce(p_tenant, '*')
+    RETURNING s.recipient_email
+$$;
+
+COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
+    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those that were suppressed.';
+
 -- ---- sql/30_engine/99_routes.sql
 
 -- What operators set about routes and tenants.
@@ -5478,6 +5663,52 @@ $$;
 
 COMMENT ON FUNCTION mailgres.lock_email(uuid) IS 'The email, locked; refuses an unknown id.';
 
+-- What stands in the way of something; all null: nothing.
+CREATE TYPE mailgres.refusal AS (code text, message text, hint text);
+
+CREATE FUNCTION mailgres.refuse_if(p_refusal mailgres.refusal) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_refusal.code IS NOT NULL THEN
+        PERFORM mailgres.refuse(p_refusal.code, p_refusal.message, p_refusal.hint);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
+
+CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_email.status = 'cancelled' THEN
+        ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
+    WHEN p_email.status = 'sent' THEN
+        ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
+    WHEN p_email.begun_at IS NOT NULL OR p_email.lease_worker = 'rpc' THEN
+        ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
+    WHEN p_email.uncertain_since IS NOT NULL THEN
+        ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
+         'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
+END;
+
+COMMENT ON FUNCTION mailgres.against_cancel(public.email_queue) IS 'What stands in the way of cancelling an email.';
+
+CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
+        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = ANY (p_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
+    'Cancels emails that the caller has locked and in whose way nothing stands.';
+
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
 AS $$
@@ -5486,20 +5717,9 @@ DECLARE
 BEGIN
     IF v_email.status = 'cancelled' THEN
         RETURN false;
-    ELSIF v_email.status = 'sent' THEN
-        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'A sent email cannot be cancelled.');
-    ELSIF v_email.begun_at IS NOT NULL OR v_email.lease_worker = 'rpc' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent',
-            'Wait for the outcome: if it fails, cancel it then.');
-    ELSIF v_email.uncertain_since IS NOT NULL THEN
-        PERFORM mailgres.refuse('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
-            'Wait until its outcome is known, or settle it with record_email_event.');
     END IF;
-    UPDATE public.email_queue q
-    SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
-    WHERE q.id = p_queue_id;
+    PERFORM mailgres.refuse_if(mailgres.against_cancel(v_email));
+    PERFORM mailgres.cancel_these(ARRAY[p_queue_id], p_reason);
     RETURN true;
 END
 $$;
@@ -5511,66 +5731,121 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
 -- new key, unless an earlier try may have arrived: then the key is kept while it
 -- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
 -- batch of which some was settled protects no longer: the call cannot be repeated.
-CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+
+-- One at a time for a batch: two that lock its emails would wait for each other. Before
+-- their rows are locked, and in one order.
+CREATE FUNCTION mailgres.lock_batches(p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(b.lock)
+    FROM (
+        SELECT DISTINCT hashtextextended('mailgres batch ' || q.batch_id, 0) AS lock
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL
+        ORDER BY 1
+    ) b;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_batches(uuid[]) IS
+    'Waits until no other has to do with the batches in which these emails may have arrived.';
+
+CREATE FUNCTION mailgres.key_protects(p_email public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM mailgres.providers p
+        WHERE p.name = p_email.provider AND p.idempotent
+          AND p_email.uncertain_since + p.key_window > mailgres.now()) THEN
+        RETURN false;
+    END IF;
+    RETURN p_email.batch_id IS NULL OR p_email.batch_size <= (
+        SELECT count(*) FROM public.email_queue q
+        WHERE q.batch_id = p_email.batch_id AND q.uncertain_since IS NOT NULL
+    ) + (
+        SELECT count(*) FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+          AND q.batch_id = p_email.batch_id AND q.uncertain_since IS NULL);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
+    'Whether an email that may have arrived can be sent again under its key and arrive once.';
+
+CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
+    RETURNS mailgres.refusal
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_email.status = 'sent' THEN
+        RETURN ('MG021', 'the email has been sent', 'To send it again, enqueue it again.')::mailgres.refusal;
+    ELSIF p_email.status = 'sending' THEN
+        RETURN ('MG022', 'the email is being sent',
+                'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
+    ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
+          AND NOT mailgres.key_protects(p_email) THEN
+        RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
+    'What stands in the way of retrying an email.';
+
+CREATE FUNCTION mailgres.reopen(p_ids uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_email     public.email_queue;
-    v_keep_key  boolean := false;
-    v_new_key   boolean;
-    v_ids       uuid[] := ARRAY[p_queue_id];
+    v_kept     uuid[];
+    v_renewed  uuid[];
 BEGIN
-    -- One at a time for a batch: two that lock its emails would wait for each other.
-    PERFORM pg_advisory_xact_lock(hashtextextended('mailgres batch ' || q.batch_id, 0))
-    FROM public.email_queue q
-    WHERE q.id = p_queue_id AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
-    v_email := mailgres.lock_email(p_queue_id);
-    IF v_email.status = 'sent' THEN
-        PERFORM mailgres.refuse('MG021', 'the email has been sent', 'To send it again, enqueue it again.');
-    ELSIF v_email.status = 'sending' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent',
-            'Wait for the outcome: it is retried by its policy if it fails.');
-    ELSIF v_email.uncertain_since IS NOT NULL THEN
-        v_keep_key := EXISTS (
-            SELECT FROM mailgres.providers p
-            WHERE p.name = v_email.provider AND p.idempotent
-              AND v_email.uncertain_since + p.key_window > mailgres.now());
-        IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
-            v_keep_key := v_email.batch_size <= (
-                SELECT count(*) FROM public.email_queue q
-                WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL
-            ) + (
-                SELECT count(*) FROM public.email_queue q
-                WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-                  AND q.batch_id = v_email.batch_id AND q.uncertain_since IS NULL);
-        END IF;
-        IF NOT v_keep_key AND NOT coalesce(p_accept_duplicate, false) THEN
-            PERFORM mailgres.refuse('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
-                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.');
-        END IF;
-    END IF;
-
+    v_kept := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
     -- Who may have arrived in a batch goes again with all of it, or not at all.
-    IF v_keep_key AND v_email.batch_id IS NOT NULL THEN
-        v_ids := ARRAY(
+    IF cardinality(v_kept) > 0 THEN
+        v_kept := v_kept || ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_email.batch_id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            WHERE q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept))
+              AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.id <> ALL (v_kept)
             ORDER BY q.id FOR UPDATE);
     END IF;
-
+    p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
     -- A waiting email whose tries all failed for certain goes on with the key it has.
-    v_new_key := NOT v_keep_key AND (v_email.status <> 'pending' OR v_email.uncertain_since IS NOT NULL);
+    v_renewed := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_kept)
+          AND (q.status <> 'pending' OR q.uncertain_since IS NOT NULL));
+
     UPDATE public.email_queue q
     SET status = 'pending', ready = true, next_retry_at = mailgres.now(), retries = 0,
         dead_at = NULL, dead_reason = NULL, lease_losses = 0, parked_since = NULL,
         expires_at = CASE WHEN q.expires_at > mailgres.now() THEN q.expires_at END,
-        generation = q.generation + v_new_key::int,
-        uncertain_since = CASE WHEN NOT v_new_key THEN q.uncertain_since END,
-        first_attempt_at = CASE WHEN NOT v_new_key THEN q.first_attempt_at END,
-        batch_id = CASE WHEN NOT v_new_key THEN q.batch_id END,
+        generation = q.generation + (q.id = ANY (v_renewed))::int,
+        uncertain_since = CASE WHEN q.id <> ALL (v_renewed) THEN q.uncertain_since END,
+        first_attempt_at = CASE WHEN q.id <> ALL (v_renewed) THEN q.first_attempt_at END,
+        batch_id = CASE WHEN q.id <> ALL (v_renewed) THEN q.batch_id END,
         -- a template that was mended since reaches it
-        template_version = CASE WHEN NOT v_new_key THEN q.template_version END
-    WHERE q.id = ANY (v_ids);
+        template_version = CASE WHEN q.id <> ALL (v_renewed) THEN q.template_version END
+    WHERE q.id = ANY (p_ids);
+    RETURN p_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reopen(uuid[]) IS
+    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them.';
+
+CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
+    PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
+    PERFORM mailgres.reopen(ARRAY[p_queue_id]);
     RETURN true;
 END
 $$;
@@ -5578,32 +5853,183 @@ $$;
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
     'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
 
-CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+CREATE FUNCTION mailgres.against_reschedule(p_email public.email_queue, p_scheduled_for timestamptz)
+    RETURNS mailgres.refusal
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN p_email.status = 'sending' THEN
+        ('MG022', 'the email is being sent', 'Wait for the outcome.')::mailgres.refusal
+    WHEN p_email.status <> 'pending' THEN
+        ('MG021', format('the email is %s, not pending', p_email.status),
+         'Only waiting emails can be rescheduled; a dead or cancelled one is first retried.')::mailgres.refusal
+    WHEN p_scheduled_for IS NULL OR p_email.expires_at <= p_scheduled_for THEN
+        ('MG008', 'it would expire before it could be sent', 'Give a time before it expires.')::mailgres.refusal
+END;
+
+COMMENT ON FUNCTION mailgres.against_reschedule(public.email_queue, timestamptz) IS
+    'What stands in the way of sending an email at another time.';
+
+CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
+    LANGUAGE plpgsql
 AS $$
-DECLARE
-    v_email public.email_queue := mailgres.lock_email(p_queue_id);
 BEGIN
-    IF v_email.status = 'sending' THEN
-        PERFORM mailgres.refuse('MG022', 'the email is being sent', 'Wait for the outcome.');
-    ELSIF v_email.status <> 'pending' THEN
-        PERFORM mailgres.refuse('MG021', format('the email is %s, not pending', v_email.status),
-            'Only waiting emails can be rescheduled; a dead or cancelled one is first retried.');
-    ELSIF p_scheduled_for IS NULL OR v_email.expires_at <= p_scheduled_for THEN
-        PERFORM mailgres.refuse('MG008', 'it would expire before it could be sent',
-            'Give a time before it expires.');
-    END IF;
     UPDATE public.email_queue q
     SET scheduled_for = p_scheduled_for,
         next_retry_at = greatest(p_scheduled_for, mailgres.now()),
         ready = p_scheduled_for <= mailgres.now()
-    WHERE q.id = p_queue_id;
+    WHERE q.id = ANY (p_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
+    'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
+
+CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));
+    PERFORM mailgres.reschedule_these(ARRAY[p_queue_id], p_scheduled_for);
     RETURN true;
 END
 $$;
 
 COMMENT ON FUNCTION public.reschedule_email(uuid, timestamptz) IS
     'Lets a waiting email be sent at another time.';
+
+-- ---- sql/40_api/55_operate_many.sql
+
+-- The same by the hundred, for operators' commands: cancel, retry and reschedule many emails
+-- in one short transaction, and say of each what came of it. What cannot be done is
+-- reported, not raised, so that the rest is done. None of it ever waits for a row: one
+-- that somebody else holds is reported, too, and the caller comes back to it. So whoever
+-- claims and finishes meanwhile is never waited for in a circle.
+--
+-- p_statuses: only emails that still have one of these statuses, as they had when the
+-- caller chose them; null means any.
+
+CREATE TYPE mailgres.done AS (id uuid, code text, message text, hint text);
+
+CREATE FUNCTION mailgres.take_emails(p_ids uuid[], p_statuses text[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND (p_statuses IS NULL OR q.status = ANY (p_statuses))
+        ORDER BY q.id FOR UPDATE SKIP LOCKED);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
+    'Locks those of the given emails that nobody holds and that have one of the statuses.';
+
+CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN QUERY
+    SELECT i.id,
+           CASE WHEN q.id IS NULL THEN 'MG020' ELSE 'MG026' END,
+           CASE WHEN q.id IS NULL THEN 'there is no such email in the queue'
+                WHEN p_statuses IS NULL OR q.status = ANY (p_statuses)
+                THEN 'somebody else is changing the email at this moment'
+                ELSE format('the email is %s now', q.status) END,
+           CASE WHEN q.id IS NULL THEN 'Check the id; an email leaves the queue when its retention is over.'
+                ELSE 'Look at it again, and repeat what is still to be done.' END
+    FROM unnest(p_ids) i(id)
+    LEFT JOIN public.email_queue q ON q.id = i.id
+    WHERE i.id <> ALL (p_taken);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
+    'Why emails could not be taken: unknown, held by somebody else, or changed since.';
+
+CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
+    RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_cancel(v_email);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        END IF;
+        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+    END LOOP;
+    PERFORM mailgres.cancel_these(v_done, p_reason);
+    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
+    'cancel_email for many: a row for each, with the code of what stood in the way, or none.';
+
+-- Also returns the rest of batches that went again with one of these emails.
+CREATE FUNCTION mailgres.retry_emails(
+    p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
+) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  uuid[];
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    PERFORM mailgres.lock_batches(p_ids);
+    v_taken := mailgres.take_emails(p_ids, p_statuses);
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_retry(v_email, p_accept_duplicates);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        ELSE
+            RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+        END IF;
+    END LOOP;
+    v_done := mailgres.reopen(v_done);
+    RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
+    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
+    'retry_email for many: a row for each, with the code of what stood in the way, or none.';
+
+CREATE FUNCTION mailgres.reschedule_emails(
+    p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
+) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_email  public.email_queue;
+    v_no     mailgres.refusal;
+    v_done   uuid[] := '{}';
+BEGIN
+    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
+        v_no := mailgres.against_reschedule(v_email, p_scheduled_for);
+        IF v_no.code IS NULL THEN
+            v_done := v_done || v_email.id;
+        END IF;
+        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+    END LOOP;
+    PERFORM mailgres.reschedule_these(v_done, p_scheduled_for);
+    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reschedule_emails(uuid[], timestamptz, text[]) IS
+    'reschedule_email for many: a row for each, with the code of what stood in the way, or none.';
 
 -- ---- sql/40_api/60_processors.sql
 
@@ -5846,6 +6272,89 @@ COMMENT ON COLUMN public.email_dead_letters.archived_at IS
 COMMENT ON COLUMN public.email_dead_letters.expires_at IS
     'When it goes to the archive; of one that is there, when it is deleted.';
 COMMENT ON COLUMN public.email_dead_letters.email IS 'The whole email, as it is in the queue.';
+
+-- ---- sql/40_api/85_find_dead_letters.sql
+
+-- Dead letters by the thousand, for operators' commands: which there are, and their end.
+
+-- The newest first. Narrow rows, so that a million of them are found at once; everything
+-- about one is in email_dead_letters. p_place: queue, archive, or null for both. p_code:
+-- none means those without a code.
+CREATE FUNCTION mailgres.find_dead_letters(
+    p_tenant text DEFAULT NULL, p_template text DEFAULT NULL, p_code text DEFAULT NULL, p_reason text DEFAULT NULL,
+    p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_place text DEFAULT NULL,
+    p_limit int DEFAULT NULL
+) RETURNS TABLE (
+    id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
+    archived boolean
+)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' SET jit = off
+AS $$
+    SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+    FROM public.email_queue q
+    WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
+      AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
+      AND (p_template IS NULL OR q.template_type = p_template)
+      AND (p_code IS NULL OR coalesce(q.error_code, 'none') = p_code)
+      AND (p_reason IS NULL OR q.dead_reason = p_reason)
+      AND p_place IS DISTINCT FROM 'archive'
+    UNION ALL
+    SELECT d.queue_id, d.tenant_id, d.template_type, d.email ->> 'error_code', d.dead_reason, d.dead_at, true
+    FROM mailgres.dead_letters d
+    WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
+      AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
+      AND (p_template IS NULL OR d.template_type = p_template)
+      AND (p_code IS NULL OR coalesce(d.email ->> 'error_code', 'none') = p_code)
+      AND (p_reason IS NULL OR d.dead_reason = p_reason)
+      AND p_place IS DISTINCT FROM 'queue'
+    ORDER BY 6 DESC, 1
+    LIMIT p_limit
+$$;
+
+COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
+    'Dead letters in the queue and in the archive, the newest first.';
+
+-- An email is named with the time of its death: one that was retried and died again since
+-- is another dead letter, of which the caller has not seen the end.
+CREATE FUNCTION mailgres.purge_dead_letters(p_ids uuid[], p_dead_at timestamptz[]) RETURNS SETOF mailgres.done
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_queued    uuid[];
+    v_archived  uuid[];
+BEGIN
+    v_queued := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = q.id
+        WHERE q.id = ANY (p_ids) AND q.status = 'failed' AND q.dead_at = x.dead_at
+        ORDER BY q.id FOR UPDATE OF q SKIP LOCKED);
+    PERFORM mailgres.remove(v_queued);
+    v_archived := ARRAY(
+        SELECT d.queue_id FROM mailgres.dead_letters d
+        JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = d.queue_id
+        WHERE d.queue_id = ANY (p_ids) AND d.dead_at = x.dead_at
+        ORDER BY d.queue_id FOR UPDATE OF d SKIP LOCKED);
+    DELETE FROM mailgres.dead_letters d WHERE d.queue_id = ANY (v_archived);
+
+    RETURN QUERY SELECT DISTINCT i, NULL::text, NULL::text, NULL::text FROM unnest(v_queued || v_archived) i;
+    RETURN QUERY
+    SELECT i.id,
+           CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
+           CASE WHEN x.there THEN 'it was changed since, or somebody else is changing it'
+                ELSE 'there is no such dead letter' END,
+           CASE WHEN x.there THEN 'Export it anew.' ELSE 'It was purged, or is of another database.' END
+    FROM unnest(p_ids) i(id)
+    CROSS JOIN LATERAL (
+        SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)
+            OR EXISTS (SELECT FROM mailgres.dead_letters d WHERE d.queue_id = i.id) AS there
+    ) x
+    WHERE i.id <> ALL (v_queued || v_archived);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[]) IS
+    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';
 
 -- ---- sql/45_views/10_queue.sql
 
@@ -6971,6 +7480,10 @@ BEGIN
                 mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta,
                 mailgres.provider_states, mailgres.route_states'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.find_emails, mailgres.count_emails'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.cancel_emails, mailgres.retry_emails,
+                mailgres.reschedule_emails, mailgres.find_dead_letters, mailgres.purge_dead_letters,
+                mailgres.pause_tenant, mailgres.resume_tenant, mailgres.weigh_tenant, mailgres.tenant_states,
+                mailgres.set_policy, mailgres.suppress, mailgres.unsuppress'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),

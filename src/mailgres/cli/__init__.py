@@ -12,9 +12,11 @@ from mailgres.cli.errors import FriendlyGroup
 __all__ = ["main"]
 
 COMMANDS = {
+    "cancel": "retry",
     "config": "config",
     "demo": "demo",
     "dev": "dev",
+    "dlq": "dlq",
     "errors": "explain",
     "eta": "eta",
     "janitor": "janitor",
@@ -23,6 +25,8 @@ COMMANDS = {
     "policies": "policies",
     "process": "worker",
     "providers": "providers",
+    "reschedule": "retry",
+    "retry": "retry",
     "routes": "routes",
     "suppressions": "suppressions",
     "templates": "templates",

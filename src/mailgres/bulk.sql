@@ -1,0 +1,30 @@
+-- What commands about many emails ask. Whatever changes rows gets a chunk of them and says of each
+-- what came of it: (id, code, message, hint), without a code if it was done.
+
+-- limits --
+SELECT set_config('statement_timeout', %(timeout)s, true)
+
+-- chosen_emails --
+SELECT mailgres.find_emails(%(filter)s, NULL, NULL, 'oldest')
+
+-- chosen_dead_letters --
+SELECT id FROM mailgres.find_dead_letters(
+    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, 'queue') ORDER BY id
+
+-- sample --
+SELECT to_jsonb(x) FROM (
+    SELECT q.id, q.created_at, q.status, q.template_type, q.recipient_email, q.tenant_id, q.error_code, q.dead_reason
+    FROM public.email_queue q WHERE q.id = ANY (%(ids)s) ORDER BY q.id
+) x
+
+-- retry --
+SELECT * FROM mailgres.retry_emails(%(ids)s, %(accept_duplicates)s, %(statuses)s::text[])
+
+-- cancel --
+SELECT * FROM mailgres.cancel_emails(%(ids)s, %(because)s, %(statuses)s::text[])
+
+-- reschedule --
+SELECT * FROM mailgres.reschedule_emails(%(ids)s, %(to)s, %(statuses)s::text[])
+
+-- purge --
+SELECT * FROM mailgres.purge_dead_letters(%(ids)s, %(dead_at)s)

@@ -1,0 +1,260 @@
+"""`mailgres dlq`, run as a program."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import stat
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from support.program import PROGRAM, Program
+from support.queue import HOLD, RESEND, Clock, Queue
+
+ANA = "ana@example.com"
+DAY = timedelta(days=1)
+
+
+def dead(queue: Queue, template: str = HOLD, code: str | None = "550", **options: Any) -> UUID:
+    queue_id = queue.enqueue(template, ANA, max_retries=0, **options)
+    queue.attempt("permanent", message="no", code=code)
+    return queue_id
+
+
+@pytest.fixture
+def letters(queue: Queue) -> dict[str, UUID]:
+    """One dead letter in the archive, three in the queue, and an email that waits."""
+    clock = Clock(queue.conn)
+    clock.forward(-8 * DAY)
+    found = {"archived": dead(queue, RESEND, tenant_id="shop", payload={"x": 'é, "y"\n'})}
+    clock.forward(8 * DAY)
+    queue.run("SELECT mailgres.archive_dead_letters()")
+    found |= {"plain": dead(queue), "shop": dead(queue, tenant_id="shop")}
+    found["no code"] = dead(queue, code=None)
+    queue.enqueue(scheduled_for=clock.now + DAY)
+    return found
+
+
+def ids_in(queue: Queue) -> set[UUID]:
+    return {row.id for row in queue.rows("SELECT id FROM email_dead_letters")}
+
+
+def test_list(mailgres: Program, letters: dict[str, UUID]) -> None:
+    lines = mailgres("dlq", "list").splitlines()
+    assert lines[0].split() == [
+        *("id", "died", "reason", "code", "template", "tenant", "recipient", "tries", "where")
+    ]
+    assert lines[4].split()[0] == str(letters["archived"])
+    assert [line.split()[-1] for line in lines[1:]] == ["queue", "queue", "queue", "archive"]
+
+    def chosen(*options: str) -> set[str]:
+        found = {one["id"] for one in mailgres.json("dlq", "list", *options)}
+        return {name for name, key in letters.items() if str(key) in found}
+
+    assert chosen("--tenant", "shop") == {"archived", "shop"}
+    assert chosen("--tenant", "shop", "--in", "queue", "--reason", "permanent") == {"shop"}
+    assert chosen("--code", "none") == {"no code"}
+    assert chosen("--since", "24h") == {"plain", "shop", "no code"}
+    assert chosen("--until", "24h", "--template", RESEND) == {"archived"}
+    some = mailgres.run("dlq", "list", "--limit", "2")
+    assert some.stderr == "There are more than these 2: --limit shows more.\n"
+    assert mailgres.run("dlq", "list", "--code", "421").stderr == "There is no such dead letter.\n"
+    assert mailgres.fails("dlq", "list", "--template", "welcome_usr")[1].startswith(
+        "Did you mean welcome_user?"
+    )
+
+
+def test_show(mailgres: Program, letters: dict[str, UUID]) -> None:
+    lines = mailgres("dlq", "show", str(letters["shop"])).splitlines()
+    assert f"recipient  {ANA}" in lines
+    assert "fault      550: no" in lines
+    assert lines[-1].endswith("UTC  dead  capture  550  no")
+    found = mailgres.json("dlq", "show", str(letters["archived"]))
+    assert (found["payload"], len(found["log"])) == ({"x": 'é, "y"\n'}, 1)
+    what, _ = mailgres.fails("dlq", "show", str(UUID(int=7)))
+    assert what == f"There is no dead letter {UUID(int=7)}"
+    assert "is not a valid UUID" in mailgres.misused("dlq", "show", "7")
+
+
+def test_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
+    assert len(letters) == 4
+    found = mailgres.json("dlq", "stats")
+    counts = {(one["by"], one["name"]): (one["in_queue"], one["archived"]) for one in found}
+    assert counts == {
+        ("code", "550"): (2, 1),
+        ("code", "none"): (1, 0),
+        ("reason", "permanent"): (3, 1),
+        ("template", HOLD): (3, 0),
+        ("template", RESEND): (0, 1),
+        ("tenant", "default"): (2, 0),
+        ("tenant", "shop"): (1, 1),
+    }
+    lines = mailgres("dlq", "stats", "--by", "tenant", "--in", "archive").splitlines()
+    assert lines[1].split()[:4] == ["tenant", "shop", "0", "1"]
+
+
+def test_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> None:
+    assert "give --all" in mailgres.misused("dlq", "retry")
+    order = ("dlq", "retry", "--tenant", "shop", "--yes")
+    assert mailgres(*order) == "Retried 1 of 1 email.\n"
+    assert queue.email(letters["shop"]).status == "pending"
+    gone = mailgres.run("dlq", "retry", str(letters["archived"]), str(letters["shop"]))
+    assert gone.returncode == 1
+    assert "there is no such email in the queue (MG020)" in gone.stdout
+    assert "the email is pending now (MG026)" in gone.stdout
+    assert mailgres("dlq", "retry", "--all", "--yes") == "Retried 2 of 2 emails.\n"
+
+
+@pytest.mark.parametrize("name", ["dead.jsonl", "dead.csv.gz"])
+def test_export_and_purge(
+    mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    assert mailgres("dlq", "export", str(path)) == f"4 dead letters are in {path}.\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if name.endswith(".gz") else content).decode()
+    if ".csv" in name:
+        records = list(csv.DictReader(text.splitlines(keepends=True)))
+        emails = {one["id"]: json.loads(one["email"]) for one in records}
+    else:
+        emails = {one["id"]: one["email"] for one in map(json.loads, text.splitlines())}
+    assert emails.keys() == {str(key) for key in letters.values()}
+    assert emails[str(letters["archived"])]["payload"] == {"x": 'é, "y"\n'}
+    assert emails[str(letters["plain"])]["attachments"] == []
+
+    later = dead(queue)
+    queue.run("SELECT retry_email(%s)", letters["plain"])
+    Clock(queue.conn).forward(timedelta(minutes=1))
+    queue.attempt("permanent", message="again", code="550")
+    order = ("dlq", "purge", "--exported", str(path))
+    assert mailgres.fails(*order)[0] == (
+        "Purge 4 dead letters? There is no terminal to ask at, so nothing was done"
+    )
+    lines = mailgres(*order, "--dry-run").splitlines()
+    assert lines[0] == "Would have purged 3 of 4 dead letters."
+    assert ids_in(queue) == {*letters.values(), later}
+    lines = mailgres(*order, "--yes").splitlines()
+    assert lines[0] == "Purged 3 of 4 dead letters."
+    assert lines[1].startswith("Skipped 1: it was changed since")
+    assert ids_in(queue) == {letters["plain"], later}, "what came after the export stays"
+    assert mailgres.json(*order, "--yes")["purged"] == 0
+
+
+def test_export_then_purge(
+    mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path
+) -> None:
+    path = tmp_path / "shop.jsonl.gz"
+    order = ("dlq", "export", str(path), "--tenant", "shop", "--purge")
+    assert "Nobody can be asked" in mailgres.fails(*order)[0]
+    assert not path.exists()
+    assert mailgres(*order, "--yes").splitlines() == [
+        f"2 dead letters are in {path}.",
+        "Purged 2 of 2 dead letters.",
+    ]
+    assert ids_in(queue) == {letters["plain"], letters["no code"]}
+    assert mailgres.fails("dlq", "export", str(path))[0] == f"{path} exists"
+    assert "needs a file" in mailgres.misused("dlq", "export", "-", "--purge")
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def foreign(path: Path) -> None:
+    path.write_text('{"id": "1", "name": "a file of something else"}\n')
+
+
+def without_log(path: Path) -> None:
+    first, *others = [json.loads(line) for line in path.read_text().splitlines()]
+    del first["log"]
+    path.write_text("".join(json.dumps(one) + "\n" for one in (*others, first)))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "why"),
+    [
+        ("a.jsonl", half, "line 4: it is damaged"),
+        ("a.csv", half, "it is damaged"),
+        ("a.jsonl.gz", half, "it ends in the middle"),
+        ("a.jsonl", foreign, "line 1: that is not a dead letter"),
+        ("a.jsonl", without_log, "line 4: that is not a dead letter"),
+    ],
+)
+def test_only_a_whole_export_is_purged(  # noqa: PLR0917
+    mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path,
+    name: str, spoil: Any, why: str,
+) -> None:  # fmt: skip
+    path = tmp_path / name
+    mailgres("dlq", "export", str(path))
+    spoil(path)
+    what, hint = mailgres.fails("dlq", "purge", "--exported", str(path), "--yes")
+    assert why in what
+    assert hint == "Nothing was changed. Mend the file."
+    assert ids_in(queue) == set(letters.values())
+
+
+def test_an_export_of_another_database(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    dead(queue)
+    path = tmp_path / "a.jsonl"
+    mailgres("dlq", "export", str(path))
+    (record,) = map(json.loads, path.read_text().splitlines())
+    path.write_text(json.dumps({**record, "id": str(uuid4())}) + "\n")
+    lines = mailgres("dlq", "purge", "--exported", str(path), "--yes").splitlines()
+    assert lines[0] == "Purged 0 of 1 dead letter."
+    assert "there is no such dead letter (MG020)" in lines[1]
+
+
+@pytest.mark.usefixtures("letters")
+def test_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    """Nothing is purged, and no half of a file stays."""
+    before = ids_in(queue)
+    path = tmp_path / "a.jsonl"
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 1; exec {PROGRAM} dlq export {path} --purge --yes"],
+        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"Error: Cannot write {path}: File too large",
+        f"Hint: There is no {path}; nothing was deleted.",
+    ]
+    assert list(tmp_path.iterdir()) == []
+    assert ids_in(queue) == before
+
+
+@pytest.mark.usefixtures("letters")
+def test_a_broken_pipe(mailgres: Program) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [PROGRAM, "dlq", "export", "-"], env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_no_place_for_the_file(mailgres: Program, tmp_path: Path) -> None:
+    what, _ = mailgres.fails("dlq", "export", str(tmp_path / "gone" / "a.csv"))
+    assert what.endswith("a.csv: No such file or directory")
+    assert "does not say" in mailgres.fails("dlq", "export", str(tmp_path / "a.xml"))[0]
+    what, _ = mailgres.fails("dlq", "purge", "--exported", str(tmp_path / "a.csv"), "--yes")
+    assert what.endswith("a.csv: No such file or directory")
+
+
+def test_an_operator_may(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    dead(queue)
+    as_role = {"PGOPTIONS": "-c role=mailgres_operator"}
+    assert len(mailgres.json("dlq", "stats", **as_role)) == 4
+    order = ("dlq", "export", str(tmp_path / "a.csv"), "--purge", "--yes")
+    assert mailgres(*order, **as_role).endswith("Purged 1 of 1 dead letter.\n")
+    assert ids_in(queue) == set()

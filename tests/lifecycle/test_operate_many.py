@@ -1,0 +1,191 @@
+"""Many emails in one call: as if one by one, but what stands in the way is reported."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from support.postgres import Connect
+from support.queue import HOLD, WITH_KEYS, WITHOUT_KEYS, Clock, Queue
+
+RETRY = "SELECT * FROM mailgres.retry_emails(%s, %s, %s::text[])"
+CANCEL = "SELECT * FROM mailgres.cancel_emails(%s, 'no longer true', %s::text[])"
+RESCHEDULE = "SELECT * FROM mailgres.reschedule_emails(%s, mailgres.now() + interval '1 hour')"
+PURGE = "SELECT * FROM mailgres.purge_dead_letters(%s, %s)"
+WINDOW = timedelta(hours=23)
+
+
+def told(queue: Queue, statement: str, *parameters: object) -> dict[UUID, str | None]:
+    return {row.id: row.code for row in queue.rows(statement, *parameters)}
+
+
+def retry(queue: Queue, *ids: UUID, accept: bool = False) -> dict[UUID, str | None]:
+    return told(queue, RETRY, list(ids), accept, None)
+
+
+def dead(queue: Queue, outcome: str = "permanent") -> UUID:
+    queue_id = queue.enqueue(HOLD, max_retries=0)
+    queue.attempt(outcome, message="no")
+    return queue_id
+
+
+def every_kind(queue: Queue) -> dict[str, UUID]:
+    """One email in each state."""
+    queue.use_provider(WITHOUT_KEYS)
+    found = {"dead": dead(queue), "uncertain": dead(queue, "ambiguous")}
+    found["sent"] = queue.enqueue()
+    queue.attempt("sent")
+    found["sending"] = queue.enqueue()
+    queue.begin([queue.claim_one()])
+    found["pending"] = queue.enqueue()
+    found["unknown"] = uuid4()
+    return found
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("accept", [False, True])
+def test_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT001
+    kinds = every_kind(queue)
+    said = retry(queue, *kinds.values(), accept=accept)
+    assert {kind: said[key] for kind, key in kinds.items()} == {
+        "dead": None,
+        "uncertain": None if accept else "MG024",
+        "sent": "MG021",
+        "sending": "MG022",
+        "pending": None,
+        "unknown": "MG020",
+    }
+    email = queue.email(kinds["dead"])
+    assert (email.status, email.ready, email.retries, email.generation) == ("pending", True, 0, 1)
+    assert queue.email(kinds["pending"]).generation == 0
+    assert queue.email(kinds["uncertain"]).status == ("pending" if accept else "failed")
+    assert queue.events(kinds["dead"])[-1] == "reopened"
+
+
+@pytest.mark.usefixtures("clock")
+def test_cancel(queue: Queue) -> None:
+    kinds = every_kind(queue)
+    said = told(queue, CANCEL, list(kinds.values()), None)
+    assert {kind: said[key] for kind, key in kinds.items()} == {
+        "dead": None,
+        "uncertain": "MG023",
+        "sent": "MG021",
+        "sending": "MG022",
+        "pending": None,
+        "unknown": "MG020",
+    }
+    assert queue.email(kinds["pending"]).error_message == "no longer true"
+    assert told(queue, CANCEL, [kinds["pending"]], None) == {kinds["pending"]: "MG021"}
+
+
+def test_reschedule(queue: Queue, clock: Clock) -> None:
+    kinds = every_kind(queue)
+    kinds["expires"] = queue.enqueue(expires_at=clock.now + timedelta(minutes=5))
+    said = told(queue, RESCHEDULE, list(kinds.values()))
+    assert {kind: said[key] for kind, key in kinds.items()} == {
+        "dead": "MG021",
+        "uncertain": "MG021",
+        "sent": "MG021",
+        "sending": "MG022",
+        "pending": None,
+        "unknown": "MG020",
+        "expires": "MG008",
+    }
+    assert queue.email(kinds["pending"]).next_retry_at == clock.now + timedelta(hours=1)
+
+
+@pytest.mark.usefixtures("clock")
+def test_only_what_still_has_the_status(queue: Queue) -> None:
+    first, second = dead(queue), dead(queue)
+    queue.run("SELECT retry_email(%s)", first)
+    said = told(queue, RETRY, [first, second], None, ["failed"])
+    assert said == {first: "MG026", second: None}
+    assert told(queue, CANCEL, [first], ["failed"]) == {first: "MG026"}
+    assert queue.email(first).status == "pending"
+
+
+def test_a_key_that_protects_is_kept(queue: Queue, clock: Clock) -> None:
+    queue.use_provider(WITH_KEYS)
+    queue_id = queue.enqueue(max_retries=0)
+    queue.attempt("ambiguous")
+    queue.run("UPDATE email_queue SET status = 'failed', dead_reason = 'uncertain'")
+    assert retry(queue, queue_id) == {queue_id: None}
+    email = queue.email(queue_id)
+    assert (email.generation, email.uncertain_since is not None) == (0, True)
+    queue.run("UPDATE email_queue SET status = 'failed', dead_reason = 'uncertain'")
+    clock.forward(WINDOW + timedelta(seconds=1))
+    assert retry(queue, queue_id) == {queue_id: "MG024"}
+    assert retry(queue, queue_id, accept=True) == {queue_id: None}
+    assert queue.email(queue_id).generation == 1
+
+
+def batch_of(queue: Queue, size: int) -> list[UUID]:
+    """A batch that may have arrived, and is dead."""
+    queue.run("UPDATE mailgres.providers SET batch_size = 100 WHERE name = %s", WITH_KEYS)
+    ids = sorted(queue.enqueue(max_retries=0) for _ in range(size))
+    queue.run(
+        "UPDATE email_queue SET status = 'failed', dead_reason = 'uncertain', error_message = '?',"
+        " provider = %s, batch_id = gen_random_uuid(), batch_size = %s,"
+        " uncertain_since = mailgres.now(), first_attempt_at = mailgres.now() WHERE id = ANY (%s)",
+        *(WITH_KEYS, size, ids),
+    )
+    queue.run("UPDATE email_queue SET batch_id = %s WHERE id = ANY (%s)", uuid4(), ids)
+    return ids
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_batch_goes_again_whole(queue: Queue) -> None:
+    queue.use_provider(WITH_KEYS)
+    ids = batch_of(queue, 3)
+    assert retry(queue, ids[0]) == dict.fromkeys(ids), "the others are reported, too"
+    assert {queue.email(key).status for key in ids} == {"pending"}
+    assert {queue.email(key).generation for key in ids} == {0}
+
+
+@pytest.mark.usefixtures("clock")
+def test_of_a_batch_that_is_no_longer_whole_each_needs_consent(queue: Queue) -> None:
+    queue.use_provider(WITH_KEYS)
+    first, *others = batch_of(queue, 3)
+    queue.run("SELECT record_email_event('delivered', %s)", first)
+    assert retry(queue, *others) == dict.fromkeys(others, "MG024")
+    assert retry(queue, *others, accept=True) == dict.fromkeys(others)
+    assert {(queue.email(key).generation, queue.email(key).batch_id) for key in others} == {
+        (1, None)
+    }
+
+
+def test_nobody_is_waited_for(committed: Queue, connect: Connect) -> None:
+    """What somebody else holds is reported; the rest is done."""
+    held, free = dead(committed), dead(committed)
+    other = connect(autocommit=False)
+    other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [held])
+    committed.run("SET lock_timeout = '1ms'")
+    assert retry(committed, held, free) == {held: "MG026", free: None}
+    assert told(committed, CANCEL, [held], None) == {held: "MG026"}
+    assert told(committed, RESCHEDULE, [held]) == {held: "MG026"}
+    dead_at = committed.email(held).dead_at
+    assert told(committed, PURGE, [held], [dead_at]) == {held: "MG026"}
+    other.rollback()
+    assert retry(committed, held) == {held: None}
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
+    first, again, alive = dead(queue), dead(queue), queue.enqueue()
+    died = {key: queue.email(key).dead_at for key in (first, again)}
+    clock.forward(timedelta(minutes=1))
+    queue.run("UPDATE email_queue SET dead_at = mailgres.now() WHERE id = %s", again)
+    if archived:
+        clock.forward(timedelta(days=8))
+        queue.run("SELECT mailgres.archive_dead_letters()")
+    unknown = uuid4()
+    ids = [first, again, alive, unknown]
+    said = told(queue, PURGE, ids, [*died.values(), clock.now, clock.now])
+    assert said == {first: None, again: "MG026", alive: "MG026", unknown: "MG020"}
+    left = queue.rows("SELECT id FROM email_dead_letters")
+    assert [row.id for row in left] == [again]
+    assert queue.email(alive).status == "pending"
+    logs = "SELECT count(*) FROM email_logs WHERE queue_id = %s"
+    assert queue.value(logs, first) == 0
