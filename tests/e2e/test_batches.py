@@ -69,6 +69,22 @@ def test_who_goes_alone(house: House, resend: ResendDouble) -> None:
     assert keys == {f"mailgres/{each}/0" for each in alone} | {f"mailgres/batch/{batch_id}"}
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
+def test_one_that_cannot_be_sent_was_not_in_the_call(
+    house: House, resend: ResendDouble, *, taken: bool
+) -> None:
+    """The others may have arrived: they are repeated without it, and it was none of them."""
+    resend.add_faults(Fault(reset=True, accepts=taken))
+    bad = house.enqueue()
+    house.run("UPDATE email_queue SET recipient_email = E'a@b.example\\nx' WHERE id = %s", bad)
+    good = house.send(4)
+    row = house.email(bad)
+    assert (row.status, row.error_code, row.batch_id) == ("failed", "invalid_header", None)
+    house.work_until_settled()
+    assert {house.status_of(email) for email in good} == {"sent"}
+    assert accepted(resend) == once_each(good)
+
+
 def test_a_hundred_in_a_call(house: House, resend: ResendDouble) -> None:
     emails = house.send(230)
     assert accepted(resend) == once_each(emails)

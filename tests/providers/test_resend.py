@@ -234,9 +234,50 @@ def test_nothing_is_tried_twice(provider: ResendProvider, double: ResendDouble) 
 
 def test_content_that_is_no_json(provider: ResendProvider, double: ResendDouble) -> None:
     odd: Any = float("nan")
-    result = one(provider, mail(subject=odd))
+    result = one(provider, mail(text=odd))
     assert (result.verdict, result.code) == ("permanent", "malformed_request")
     assert double.calls == {}
+
+
+INJECTED = "a\r\nBcc: evil@example.net"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"recipient_email": "ana@example.org\r\nBcc: evil@example.net"}, "invalid_header"),
+        ({"recipient_email": "ana@example.org, evil@example.net"}, "invalid_address"),
+        ({"cc": ["a@example.org\nevil@example.net"]}, "invalid_header"),
+        ({"bcc": ["a@example.org>, <evil@example.net"]}, "invalid_address"),
+        ({"from_email": "A\r\nBcc: evil@example.net <a@example.com>"}, "invalid_sender"),
+        ({"reply_to": "a@example.com\nBcc: evil@example.net"}, "invalid_sender"),
+        ({"subject": INJECTED}, "invalid_header"),
+        ({"headers": {"X-A": INJECTED}}, "invalid_header"),
+        ({"headers": {"X-A: 1\r\nBcc": "evil@example.net"}}, "invalid_header"),
+        ({"headers": {"Bcc": "evil@example.net"}}, "invalid_header"),
+        ({"attachments": [Attachment(INJECTED, "text/plain", None, b"")]}, "invalid_header"),
+        ({"attachments": [Attachment("a", INJECTED, None, b"")]}, "invalid_attachment"),
+        ({"attachments": [Attachment("a", "text/plain", INJECTED, b"")]}, "invalid_attachment"),
+        (
+            {"attachments": [Attachment("a", "text/plain", None, bytes(31 * 2**20))]},
+            "message_too_large",
+        ),
+    ],
+)
+def test_what_cannot_be_sent(
+    provider: ResendProvider, double: ResendDouble, given: dict[str, Any], code: str
+) -> None:
+    """Nothing of it leaves, and the others of its batch go without it."""
+    result = one(provider, mail(**given))
+    assert (result.code, result.called) == (code, False)
+    assert double.calls == {}
+    messages = batch(3)
+    messages[1] = mail(batch_id=messages[0].email.batch_id, **given)
+    results = provider.send(messages)
+    assert [each.verdict == "sent" for each in results] == [True, False, True]
+    assert results[1] == result
+    sent = [str(message.email.id) for message in (messages[0], messages[2])]
+    assert [each["mailgres_id"] for each in double.accepted()] == sent
 
 
 # Results inside a batch

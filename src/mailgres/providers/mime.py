@@ -78,9 +78,14 @@ def message_id(message: Message) -> str:
 
 
 def sender_address(message: Message) -> str:
-    """The plain from-address. What is wrong with it concerns all emails of this sender."""
+    """The plain from-address."""
+    return sender_mailbox(message.from_email, "the from-address")
+
+
+def sender_mailbox(text: str, field: str) -> str:
+    """The plain address of a sender. What is wrong with it concerns all emails of this sender."""
     try:
-        return split_mailbox(message.from_email, "the from-address")[1]
+        return split_mailbox(text, field)[1]
     except Unsendable as fault:
         raise Unsendable("invalid_sender", fault.message, "config") from None
 
@@ -174,9 +179,17 @@ def _attached(file: Attachment) -> bytes:
     return _file(file, "attachment")
 
 
-def _file(file: Attachment, disposition: str) -> bytes:
+def check_file(file: Attachment) -> None:
+    """Refuse a file of which a field could add a line."""
     if not _CONTENT_TYPE.fullmatch(file.content_type):
         raise Unsendable("invalid_attachment", "an attachment has no proper content type")
+    if file.content_id and not _CONTENT_ID.fullmatch(file.content_id):
+        raise Unsendable("invalid_attachment", "an attachment has no proper content id")
+    plain(file.filename, "the name of an attachment")
+
+
+def _file(file: Attachment, disposition: str) -> bytes:
+    check_file(file)
     # Messages and multiparts must not be in base64; as plain bytes they are saved all the same.
     structured = file.content_type.lower().startswith(("message/", "multipart/"))
     head = [
@@ -187,8 +200,6 @@ def _file(file: Attachment, disposition: str) -> bytes:
         "\r\n",
     ]
     if file.content_id:
-        if not _CONTENT_ID.fullmatch(file.content_id):
-            raise Unsendable("invalid_attachment", "an attachment has no proper content id")
         head.append(f"Content-ID: <{file.content_id}>\r\n")
     return "".join([*head, "\r\n"]).encode() + _base64(file.content)
 

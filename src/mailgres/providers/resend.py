@@ -22,6 +22,7 @@ from mailgres.errors import MailgresError
 from mailgres.model import Limits, Result
 from mailgres.providers.base import Capabilities
 from mailgres.providers.faults import UNKNOWN, classify
+from mailgres.providers.header import Unsendable
 from mailgres.providers.resend_batch import LARGEST_BATCH, calls, id_in, results_of, shared
 from mailgres.providers.resend_faults import (
     BAD_REQUEST,
@@ -36,7 +37,8 @@ from mailgres.providers.resend_message import as_params
 from mailgres.providers.retry_after import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from mailgres.model import Message
     from mailgres.providers.faults import Rule
@@ -94,13 +96,15 @@ class ResendProvider:
         """Send them: a batch in one call, what belongs to none by itself."""
         results: dict[int, Result] = {}
         for batch_id, places in calls(messages):
-            chosen = [messages[place] for place in places]
-            answers = (
-                [self._send_one(chosen[0])]
-                if batch_id is None
-                else self._send_batch(chosen, f"mailgres/batch/{batch_id}")
-            )
-            results.update(zip(places, answers, strict=True))
+            ready: dict[int, dict[str, Any]] = {}
+            for place in places:
+                try:
+                    ready[place] = as_params(messages[place])
+                except Unsendable as fault:
+                    results[place] = fault.result
+            if ready:
+                answers = self._call(batch_id, [messages[place] for place in ready], ready.values())
+                results.update(zip(ready, answers, strict=True))
         return [results[place] for place in range(len(messages))]
 
     def limits(self) -> Limits | None:
@@ -124,8 +128,15 @@ class ResendProvider:
         """Close the idle connections."""
         self._account.close()
 
-    def _send_one(self, message: Message) -> Result:
-        params = cast("resend.Emails.SendParams", as_params(message))
+    def _call(
+        self, batch_id: UUID | None, messages: Sequence[Message], params: Iterable[dict[str, Any]]
+    ) -> Sequence[Result]:
+        words = cast("list[resend.Emails.SendParams]", list(params))
+        if batch_id is not None:
+            return self._send_batch(messages, words, f"mailgres/batch/{batch_id}")
+        return [self._send_one(messages[0], words[0])]
+
+    def _send_one(self, message: Message, params: resend.Emails.SendParams) -> Result:
         told, call = self._ask(
             "/emails", resend.Emails.send, params, {"idempotency_key": message.email.key}
         )
@@ -134,8 +145,9 @@ class ResendProvider:
         given = id_in(told)
         return Result("sent", given) if given else self._unreadable(call)
 
-    def _send_batch(self, messages: Sequence[Message], key: str) -> Sequence[Result]:
-        params = cast("list[resend.Emails.SendParams]", [as_params(each) for each in messages])
+    def _send_batch(
+        self, messages: Sequence[Message], params: list[resend.Emails.SendParams], key: str
+    ) -> Sequence[Result]:
         options = {"idempotency_key": key, "batch_validation": "permissive"}
         told, call = self._ask("/emails/batch", resend.Batch.send, params, options)
         if told is None:

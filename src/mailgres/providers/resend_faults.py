@@ -12,6 +12,7 @@ UNREACHED = "unreached"
 NO_ANSWER = "no_answer"
 UNREADABLE = "unreadable_answer"
 BAD_REQUEST = "malformed_request"
+TOO_LARGE = "message_too_large"
 
 _CONNECTION = (
     Rule(
@@ -37,6 +38,7 @@ _CONNECTION = (
         "The email cannot be put into a request: nothing was sent.",
         code=BAD_REQUEST,
     ),
+    Rule("permanent", "Resend takes at most 40 MB, files included.", code=TOO_LARGE),
 )
 
 _KEYS = (

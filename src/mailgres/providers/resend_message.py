@@ -9,6 +9,10 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from mailgres.providers.header import Unsendable, address, own_header, plain
+from mailgres.providers.mime import check_file, sender_address, sender_mailbox
+from mailgres.providers.resend_faults import TOO_LARGE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,12 +21,16 @@ if TYPE_CHECKING:
 OUR_TAG = "mailgres_id"
 """The tag that carries the email's id, so that webhooks and people find it."""
 
+LARGEST = 40 * 1024 * 1024
+"""What Resend takes at most: bytes of an email with its files encoded."""
+
 _NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_TAG = 256
 
 
 def as_params(message: Message) -> dict[str, Any]:
-    """The body of a call that sends this message."""
+    """The body of a call that sends this message; raises Unsendable."""
+    _check(message)
     email = message.email
     params = {
         "from": message.from_email,
@@ -39,6 +47,37 @@ def as_params(message: Message) -> dict[str, Any]:
     }
     # A subject may be empty; the others are then left out.
     return {name: value for name, value in params.items() if value or name == "subject"}
+
+
+def _check(message: Message) -> None:
+    """Refuse what breaks out of its field: in JSON it is a letter like others, at Resend it is not.
+
+    And what Resend would refuse after all of it was sent there.
+    """
+    email = message.email
+    sender_address(message)
+    if message.reply_to:
+        sender_mailbox(message.reply_to, "the reply address")
+    plain(message.subject, "the subject")
+    for each in (email.recipient_email, *(email.cc or ()), *(email.bcc or ())):
+        address(each, "a recipient")
+    for name, value in (email.headers or {}).items():
+        own_header(name, value)
+    if message.attachments:
+        _check_files(message)
+
+
+def _check_files(message: Message) -> None:
+    size = len(message.html or "") + len(message.text or "")
+    for file in message.attachments:
+        check_file(file)
+        size += -(-len(file.content) // 3) * 4
+    if size > LARGEST:
+        raise Unsendable(
+            TOO_LARGE,
+            f"the email has {-(-size // 2**20)} MB with its files encoded;"
+            f" Resend takes at most {LARGEST // 2**20}",
+        )
 
 
 def tags(given: Mapping[str, str], queue_id: str) -> list[dict[str, str]]:

@@ -22,7 +22,6 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
-from mailgres import __version__
 from mailgres.model import Limits, Result
 from mailgres.providers.base import Capabilities
 from mailgres.providers.faults import UNKNOWN, classify
@@ -96,7 +95,7 @@ class SesProvider:
             # A sixth of what a call costs botocore: the parameters are ours and of the right
             # types, and the name by which we go need not be put together anew for every call.
             parameter_validation=False,
-            user_agent=f"mailgres/{__version__} boto3/{boto3.__version__}",
+            user_agent=f"mailgres boto3/{boto3.__version__}",
         )
         self._clock = clock
         self._lock = threading.Lock()

@@ -75,8 +75,11 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
     took = round((time.monotonic() - start) * 1000)
+    together = sum(result.called for result in results)  # the others were not in the call
     return [
-        Outcome(message.email, discreet(result, message), took, len(messages))
+        Outcome(
+            message.email, discreet(result, message), took, together if result.called else None
+        )
         for message, result in zip(messages, results, strict=True)
     ]
 
