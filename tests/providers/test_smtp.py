@@ -251,6 +251,35 @@ def test_a_server_that_says_nothing() -> None:
         assert provider.send([mail()])[0].verdict == "transient"
 
 
+DRIPS = {
+    "byte by byte": b"2",
+    "line after line": b"220-wait\r\n",
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_a_server_that_never_ends_its_reply(drip: str) -> None:
+    """Each piece comes in time, the whole does not: the call ends all the same."""
+    done = threading.Event()
+
+    def keep_saying(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            while not done.wait(0.02):
+                try:
+                    connection.sendall(DRIPS[drip])
+                except OSError:  # it has hung up
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=keep_saying, args=(server,))
+        thread.start()
+        url = f"smtp://127.0.0.1:{server.getsockname()[1]}?tls=none"
+        (result,) = SmtpProvider(url, timeout=0.3).send([mail()])
+        done.set()
+        thread.join()
+    assert (result.verdict, result.code, result.account) == ("transient", "unreached", True)
+
+
 @pytest.mark.parametrize("tls", ["starttls", "tls"])
 def test_encryption_and_login(tls: Any) -> None:
     with serve(SmtpDouble(tls=tls, user="me@example.com", password="p/w:@%é"[:-1])) as double:

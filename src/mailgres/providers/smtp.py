@@ -112,7 +112,7 @@ class SmtpProvider:
         try:
             refused = session.transmit(who, data, self._timeout)
         except SmtpFault as fault:
-            if fault.usable and session.reset():
+            if fault.usable and session.reset(self._timeout):
                 self._pool.put(session)
             else:
                 session.drop()

@@ -9,9 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mailgres.providers import smtp_faults as codes
+from mailgres.providers.smtp_client import Client, TlsClient
 from mailgres.providers.smtp_session import Reply, Session, SmtpFault, words_of
 
 if TYPE_CHECKING:
+    from mailgres.providers.smtp_client import Deadline
     from mailgres.providers.smtp_server import Server
 
 _FINAL = range(500, 600)
@@ -37,12 +39,10 @@ def connect(server: Server, context: ssl.SSLContext, timeout: float) -> Session:
     return Session(smtp)
 
 
-def _greeted(server: Server, context: ssl.SSLContext, timeout: float) -> smtplib.SMTP:
+def _greeted(server: Server, context: ssl.SSLContext, timeout: float) -> Deadline:
     if server.tls == "tls":
-        return smtplib.SMTP_SSL(
-            server.host, server.port, _our_name(), timeout=timeout, context=context
-        )
-    return smtplib.SMTP(server.host, server.port, _our_name(), timeout=timeout)
+        return TlsClient(server.host, server.port, _our_name(), timeout=timeout, context=context)
+    return Client(server.host, server.port, _our_name(), timeout=timeout)
 
 
 def _prepare(smtp: smtplib.SMTP, server: Server, context: ssl.SSLContext) -> None:

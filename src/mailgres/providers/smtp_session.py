@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mailgres.providers.mime import Envelope
+    from mailgres.providers.smtp_client import Deadline
 
 T = TypeVar("T")
 Step = Literal["connect", "login", "mail", "rcpt", "data", "end"]
@@ -28,7 +29,6 @@ _REPLIES = range(400, 600)
 _FINAL = range(500, 600)
 _GO_AHEAD = 354
 _CLOSING = 421
-_SHORTEST = 0.05
 _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 
 
@@ -69,7 +69,7 @@ class SmtpFault(Exception):
 class Session:
     """A connection that is logged in. One thread at a time uses it."""
 
-    def __init__(self, smtp: smtplib.SMTP) -> None:
+    def __init__(self, smtp: Deadline) -> None:
         self._smtp = smtp
         self.sent = 0
         self.used_at = time.monotonic()
@@ -106,13 +106,14 @@ class Session:
         self.used_at = time.monotonic()
         return refused
 
-    def reset(self) -> bool:
+    def reset(self, timeout: float) -> bool:
         """Forget the message that failed; tell whether the connection is still good."""
         self.used_at = time.monotonic()
         try:
-            return self._smtp.rset()[0] in _OK
-        except OSError:
+            self._ask("mail", time.monotonic() + timeout, self._smtp.rset)
+        except SmtpFault:
             return False
+        return True
 
     def greet(self) -> None:
         """Ask whether the server is there."""
@@ -177,7 +178,8 @@ class Session:
 
     def _do(self, step: Step, deadline: float | None, act: Callable[[], T]) -> T:
         if deadline is not None and self._smtp.sock:
-            self._smtp.sock.settimeout(max(deadline - time.monotonic(), _SHORTEST))
+            self._smtp.deadline = deadline
+            self._smtp.sock.settimeout(self._smtp.time_left())
         try:
             return act()
         except OSError as error:  # smtplib's own exceptions are OSErrors too

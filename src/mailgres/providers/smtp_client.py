@@ -1,0 +1,70 @@
+"""smtplib's client with a deadline: it reads a reply for so long, however it comes.
+
+smtplib waits for every piece of a reply anew. A server that sends a byte now and then, as those do
+that want to slow down senders of spam, would keep a thread and its email for ever.
+"""
+
+from __future__ import annotations
+
+import smtplib
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
+
+_PIECE = 8192
+_SHORTEST = 0.05
+
+
+class Deadline(smtplib.SMTP):
+    """What both clients have: `deadline`, in the seconds of time.monotonic()."""
+
+    def __init__(self, *args: Any, timeout: float, **more: Any) -> None:  # noqa: ANN401 - smtplib's
+        self.deadline = time.monotonic() + timeout
+        super().__init__(*args, **{**more, "timeout": timeout})
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read a reply; one that does not end in time is a connection that broke."""
+        if self.file is None and self.sock:
+            self.file = _Lines(self, self.sock)
+        return super().getreply()
+
+    def time_left(self) -> float:
+        """Seconds until the deadline; a moment if it has passed."""
+        return max(self.deadline - time.monotonic(), _SHORTEST)
+
+
+class Client(Deadline):
+    """For connections that begin unencrypted."""
+
+
+class TlsClient(Deadline, smtplib.SMTP_SSL):
+    """For connections that are encrypted from the start."""
+
+
+class _Lines:
+    """A connection as smtplib reads it."""
+
+    def __init__(self, client: Deadline, sock: socket.socket) -> None:
+        self._client = client
+        self._sock = sock
+        self._read = bytearray()
+
+    def readline(self, limit: int) -> bytes:
+        """The next line, with its end; less if the connection ended, or the line is too long."""
+        while b"\n" not in self._read and len(self._read) < limit:
+            if time.monotonic() > self._client.deadline + _SHORTEST:
+                raise TimeoutError("the reply does not end")
+            self._sock.settimeout(self._client.time_left())
+            piece = self._sock.recv(_PIECE)
+            if not piece:
+                break
+            self._read += piece
+        end = min(self._read.find(b"\n") + 1 or len(self._read), limit)
+        line = bytes(self._read[:end])
+        del self._read[:end]
+        return line
+
+    def close(self) -> None:
+        """The connection itself is smtplib's to close."""
