@@ -24,7 +24,13 @@ FAULTS = {
     "wrong key": (named(403, "invalid_api_key"), "config"),
     "wrong key, as it really is": (named(400, "validation_error", "API key is invalid"), "config"),
     "suspended key": (named(403, "suspended_api_key"), "config"),
+    "no key": (named(401, "missing_api_key"), "config"),
+    "restricted key": (named(401, "restricted_api_key"), "config"),
+    "restricted key, 403": (named(403, "restricted_api_key"), "config"),
+    "no permission": (named(403, "invalid_permission"), "config"),
     "not found": (named(404, "not_found"), "config"),
+    "method": (named(405, "method_not_allowed"), "config"),
+    "form of the key": (named(400, "invalid_idempotency_key"), "config"),
     "internal": (named(500, "internal_server_error"), "ambiguous"),
     "application": (named(500, "application_error"), "ambiguous"),
     "500 by another name": (named(500, "surprise"), "ambiguous"),
@@ -66,6 +72,19 @@ FAULTS = {
 OF_THE_ACCOUNT = {
     *("rate", "daily quota", "monthly quota", "wrong key", "wrong key, as it really is"),
     *("suspended key", "not found", "html 403", "html 429", "redirect"),
+    *("no key", "restricted key", "restricted key, 403", "no permission"),
+    *("method", "form of the key"),
     # A provider that fails, fails for everybody: this is what opens its circuit.
     *(name for name, (_, verdict) in FAULTS.items() if verdict == "ambiguous"),
 }
+REFUSALS = {
+    "not valid": named(422, "validation_error"),
+    "not valid, 400": named(400, "validation_error"),
+    "a field is missing": named(422, "missing_required_field"),
+    "from-address": named(422, "invalid_from_address"),
+    "attachment": named(422, "invalid_attachment"),
+    "parameter": named(422, "invalid_parameter"),
+    "html 422": Fault(status=422),
+    "too large": Fault(status=413),
+}
+"""What is wrong with one message: it can never go. Of a batch, nobody knows with which."""

@@ -13,7 +13,7 @@ from email.utils import format_datetime
 import pytest
 
 from doubles.resend import Fault, ResendDouble
-from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, named
+from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, REFUSALS, named
 from e2e.kit import ORDINARY, URGENT, House, accepted, once_each
 from worker.bench import until
 
@@ -62,6 +62,28 @@ def test_fault(name: str, mode: str, house: House, resend: ResendDouble) -> None
         assert house.state() == {("sent", spent, None): 3}
         assert accepted(resend) == once_each(emails)
         assert house.provider("resend").circuit == "closed"
+
+
+@each_mode
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused_for_good(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+    """One alone is dead at once. Those of a batch go again, each alone: they harm no other."""
+    resend.add_faults(replace(REFUSALS[name], times=-1, path=PATHS[mode]))
+    emails = house.send(priority=MODES[mode])
+    if mode == "single":
+        assert house.state() == {("failed", 0, "permanent"): 3}
+        assert {house.email(email).dead_reason for email in emails} == {"permanent"}
+        assert all(house.email(email).error_message for email in emails)
+        resend.clear_faults()
+        house.clock.forward(timedelta(days=1))
+        house.work()
+        assert accepted(resend) == {}
+    else:
+        house.work_until_settled()
+        assert house.state() == {("sent", 0, None): 3}
+        assert accepted(resend) == once_each(emails)
+        assert resend.calls == {"/emails/batch": 1, "/emails": 3}
+    assert house.provider("resend").circuit == "closed"
 
 
 LATE = {

@@ -24,12 +24,16 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "no configuration set": (Fault("NotFoundException", "does not exist"), "config"),
     "unknown key": (Fault("UnrecognizedClientException", "invalid token"), "config"),
     "expired session": (Fault("ExpiredTokenException", "expired"), "config"),
+    "paused, in words": (Fault("MessageRejected", "Sending is paused."), "config"),
+    "denied": (Fault("AccessDeniedException", "not authorized"), "config"),
+    "wrong secret": (Fault("SignatureDoesNotMatch", "the signature"), "config"),
     "mail from": (Fault("MailFromDomainNotVerifiedException", "not verified"), "sender"),
     "unverified": (Fault("MessageRejected", "Email address is not verified."), "sender"),
     "rejected": (Fault("MessageRejected", "Your content is bad."), "permanent"),
     "bad request": (Fault("BadRequestException", "no"), "permanent"),
     "unknown": (Fault("Surprise", "a teapot", 418), "transient"),
     "internal": (Fault("InternalFailure", "oops", 500), "ambiguous"),
+    "unavailable": (Fault("ServiceUnavailable", "slow", 503), "ambiguous"),
     "html 502": (Fault(), "ambiguous"),
     "html 200": (Fault(status=200, accepts=True), "ambiguous"),
     "reset": (Fault(reset=True), "ambiguous"),
@@ -61,9 +65,12 @@ def test_fault(name: str, count: int, house: House, ses: SesDouble) -> None:
     provider = house.provider("ses")
     assert provider.circuit == ("open" if verdict == "config" else "closed")
     assert provider.waits_for == (verdict if verdict in ("rate", "quota") else None)
+    assert accepted(ses) == {}
 
     ses.clear_faults()
     if verdict == "permanent":
+        house.clock.forward(timedelta(days=1))
+        house.work()
         assert accepted(ses) == {}
         return
     house.work_until_settled()
@@ -126,6 +133,21 @@ def test_an_outage_opens_the_circuit(house: House, ses: SesDouble) -> None:
     assert house.value("SELECT sum(retries) FROM email_queue") == spent
     ses.clear_faults()
     house.work_until_settled()
+    assert accepted(ses) == once_each(tried + later)
+
+
+def test_nobody_listens(house: House, ses: SesDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was sent: a retry each, until the circuit opens and the others wait untouched."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SESV2", "http://127.0.0.1:9")
+    tried = house.send(8)
+    assert house.provider("ses").circuit == "open"
+    later = house.send(3)
+    spent = house.state()["pending", 1, "transient"]
+    assert 5 <= spent <= 8
+    assert house.state()["pending", 0, None] == 11 - spent
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SESV2", ses.url)
+    house.work_until_settled()
+    assert house.value("SELECT sum(retries) FROM email_queue") == spent
     assert accepted(ses) == once_each(tried + later)
 
 

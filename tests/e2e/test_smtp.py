@@ -65,6 +65,9 @@ def test_fault(name: str, count: int, house: House, smtp: SmtpDouble) -> None:
 
     smtp.clear_faults()
     if verdict == "permanent":
+        house.clock.forward(timedelta(days=1))
+        house.work()
+        assert accepted(smtp) == {}
         return
     house.work_until_settled()
     assert set(house.statuses()) == {"sent"}
@@ -93,6 +96,23 @@ def test_ambiguous(name: str, policy: str, count: int, house: House, smtp: SmtpD
         house.work_until_settled()
         assert house.state() == {("sent", 1, None): count}
         assert accepted(smtp) == before + once_each(emails)
+
+
+@COUNTS
+@pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
+def test_too_late_to_know(count: int, house: House, smtp: SmtpDouble, *, taken: bool) -> None:
+    """It answers to the whole message when nobody waits any more: held, it is not repeated."""
+    smtp.add_faults(Fault("end", delay=1.0, accepts=taken, times=-1))
+    house.set(provider_timeout="200ms")
+    emails = house.send(count, HOLD)
+    assert house.state() == {("failed", 0, "ambiguous"): count}
+    assert {house.email(email).dead_reason for email in emails} == {"uncertain"}
+    smtp.clear_faults()
+    house.set(provider_timeout="30s")
+    house.clock.forward(timedelta(days=1))
+    house.work()
+    assert set(accepted(smtp)) <= set(once_each(emails))
+    assert set(accepted(smtp).values()) <= {1}
 
 
 @pytest.mark.parametrize(

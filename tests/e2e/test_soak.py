@@ -25,3 +25,4 @@ def test_soak(kind: str, migrations: Path) -> None:
     assert told["good"], json.dumps(told)
     assert told["faults_met"] > 0
     assert told["restarts"] == 1
+    assert told["old_processor"]["sent"] > 0

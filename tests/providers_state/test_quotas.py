@@ -174,3 +174,20 @@ def test_a_higher_quota_ends_the_wait_and_a_lower_one_begins_it(stage: Stage, cl
     assert len(stage.claim(limit=2)) == 2
     limit(stage, 4)
     assert (stage.claim(), stage.provider().waits_until) == ([], MIDNIGHT)
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["SELECT mailgres.reset_provider('first')", "SELECT mailgres.limit_provider('first', 9, 9, 9)"],
+)
+def test_a_larger_plan_frees_those_that_were_told_to_wait(
+    stage: Stage, clock: Clock, order: str
+) -> None:
+    """They were told to wait for the next month; nobody else knows that it is over."""
+    clock.set(NOON)
+    ids = stage.put(3)
+    stage.call("quota", 2, retry_at=APRIL)
+    scheduled = stage.enqueue(scheduled_for=NOON + HOUR)
+    stage.run(order)
+    assert {email.id for email in stage.claim()} == set(ids)
+    assert stage.email(scheduled).next_retry_at == NOON + HOUR

@@ -1,0 +1,173 @@
+"""Hours and days of a quiet project, by the moved clock: outages, a wrong key, a small quota."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from doubles import ses as ses_double
+from doubles.resend import KEY, ResendDouble
+from doubles.ses import ACCESS_KEY, SesDouble
+from doubles.smtp import SmtpDouble, serve
+from e2e.kit import SECOND, House, accepted, once_each
+from support.queue import HOLD
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NOBODY = "127.0.0.1:9"
+NEXT = """
+    SELECT min(t) FROM (
+        SELECT next_retry_at FROM email_queue WHERE status = 'pending'
+        UNION ALL SELECT waits_until FROM mailgres.providers
+        UNION ALL SELECT circuit_until FROM mailgres.providers WHERE circuit = 'open'
+    ) AS x(t) WHERE t > %s
+"""
+
+
+@dataclass
+class Site:
+    """A provider that can be away, or take our credentials for wrong; and its double."""
+
+    kind: str
+    double: Any
+    away: Callable[[], None]
+    back: Callable[[], None]
+    lock_out: Callable[[], None]
+    let_in: Callable[[], None]
+
+
+@contextmanager
+def resend_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
+    double: ResendDouble = request.getfixturevalue("resend")
+    yield Site(
+        "resend",
+        double,
+        away=lambda: house.set(resend_api_url=f"http://{NOBODY}"),
+        back=lambda: house.use_resend(double),
+        lock_out=lambda: double.set(keys=["re_other"]),
+        let_in=lambda: double.set(keys=[KEY]),
+    )
+
+
+@contextmanager
+def ses_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
+    double: SesDouble = request.getfixturevalue("ses")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    where = next(name for name in ses_double.environ("") if "ENDPOINT" in name)
+    assert house
+    yield Site(
+        "ses",
+        double,
+        away=lambda: patch.setenv(where, f"http://{NOBODY}"),
+        back=lambda: patch.setenv(where, double.url),
+        lock_out=lambda: double.set(keys=("AKIAOTHER",)),
+        let_in=lambda: double.set(keys=(ACCESS_KEY,)),
+    )
+
+
+@contextmanager
+def smtp_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
+    assert request
+    with serve(SmtpDouble(user="shop", password="right")) as double:
+        house.use_smtp(double)
+        yield Site(
+            "smtp",
+            double,
+            away=lambda: house.set(smtp_url=f"smtp://{NOBODY}?tls=none"),
+            back=lambda: house.use_smtp(double),
+            lock_out=lambda: house.set(smtp_url=double.url.replace("right", "wr0ng")),
+            let_in=lambda: house.use_smtp(double),
+        )
+
+
+SITES = {"resend": resend_site, "ses": ses_site, "smtp": smtp_site}
+
+
+@pytest.fixture(params=SITES)
+def site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
+    with SITES[request.param](house, request) as found:
+        yield found
+
+
+def live(house: House, lasts: timedelta) -> list[Any]:
+    """One email every five minutes; a worker looks whenever something may be due."""
+    emails, ends = [], house.clock.now + lasts
+    while house.clock.now < ends:
+        emails.append(house.enqueue())
+        house.work()
+        following = house.clock.now + 5 * MINUTE
+        while (due := house.value(NEXT, house.clock.now)) is not None and due < following:
+            house.clock.set(due)
+            house.work()
+        house.clock.set(following)
+    return emails
+
+
+def test_a_quiet_outage_of_two_hours(house: House, site: Site) -> None:
+    """At most the first email dies; one probe goes out first, the rest within the rate limit."""
+    site.away()
+    emails = live(house, 2 * HOUR)
+    before = Counter(house.statuses())
+    assert before["failed"] <= 1
+    assert before["failed"] + before["pending"] == len(emails) == 24
+    assert house.provider(site.kind).circuit == "open"
+    assert house.value("SELECT count(*) FROM email_logs WHERE worker IS NOT NULL") <= 15
+
+    site.back()
+    house.run("SELECT mailgres.limit_provider(%s, 5 / 60.0, NULL, NULL)", site.kind)
+    house.clock.set(house.provider(site.kind).circuit_until)
+    for sent in range(1, 4):  # the probe, then one every twelve seconds
+        house.work()
+        assert accepted(site.double).total() == sent
+        house.clock.forward(12 * SECOND)
+    assert house.events_of(site.kind)[-2:] == ["CircuitBreakerHalfOpen", "CircuitBreakerClosed"]
+    house.run("SELECT mailgres.limit_provider(%s, NULL, NULL, NULL)", site.kind)
+    house.work_until_settled()
+    alive = [email for email in emails if house.status_of(email) == "sent"]
+    assert len(alive) == before["pending"]
+    assert accepted(site.double) == once_each(alive)
+
+
+def test_a_wrong_key_for_an_hour(house: House, site: Site) -> None:
+    """No row is harmed; the circuit says why, and all of them leave when it is mended."""
+    site.lock_out()
+    emails = live(house, HOUR)
+    provider = house.provider(site.kind)
+    assert (provider.circuit, bool(provider.circuit_reason)) == ("open", True)
+    assert {(status, retries) for status, retries, _ in house.state()} == {("pending", 0)}
+    site.let_in()
+    house.work_until_settled()
+    assert house.state() == {("sent", 0, None): len(emails)}
+    assert accepted(site.double) == once_each(emails)
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["set by hand", "learned"])
+def test_a_thousand_emails_at_a_hundred_a_day(
+    house: House, resend: ResendDouble, *, learned: bool
+) -> None:
+    """Ten days: none dies, none spends a retry, and the ETA is right once the quota is known."""
+    house.work()
+    if not learned:
+        house.run("SELECT mailgres.limit_provider('resend', NULL, 100, NULL)")
+    resend.set(daily=100, usage=learned)
+    mails = Jsonb([{"template_type": HOLD, "recipient_email": "ana@example.org"}] * 1000)
+    house.run("SELECT count(*) FROM enqueue_emails(%s)", mails)
+    last_day = datetime(2027, 3, 19, tzinfo=UTC)
+    for day in range(10):
+        now = datetime(2027, 3, 10, tzinfo=UTC) + day * timedelta(days=1, minutes=1)
+        house.clock.set(now)
+        resend.set(ahead=(now - datetime.now(UTC)).total_seconds())
+        if day or not learned:
+            (eta,) = house.rows("SELECT * FROM mailgres.eta()")
+            assert eta.emails == 1000 - 100 * day
+            assert day == 9 or (eta.why == "quota" and last_day <= eta.at < last_day + HOUR)
+        house.work()
+        assert len(resend.accepted()) == 100 * (day + 1)
+    assert house.state() == {("sent", 0, None): 1000}
