@@ -68,7 +68,7 @@ BEGIN
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
-        v.next_retry_at := coalesce(p_retry_at, v_now + v_settings.config_wait);
+        v.next_retry_at := greatest(p_retry_at, v_now + v_settings.config_wait);
         IF v.parked_since + v_settings.config_wait_total <= v_now THEN
             v.dead_reason := 'exhausted';
         END IF;

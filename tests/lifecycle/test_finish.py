@@ -166,6 +166,16 @@ def test_a_fault_of_the_set_up_parks_for_three_days(queue: Queue, clock: Clock) 
     assert (email.status, email.retries, email.dead_reason) == ("failed", 0, "exhausted")
 
 
+@pytest.mark.parametrize(("asked", "waits"), [(0, 15), (1, 15), (60, 60)])
+def test_parked_it_is_not_tried_more_often_by_request(
+    queue: Queue, clock: Clock, asked: int, waits: int
+) -> None:
+    """It costs the email nothing, so who says "come back at once" would be called all the time."""
+    queue.enqueue()
+    email = queue.attempt("config", retry_at=clock.now + asked * MINUTE)
+    assert email.next_retry_at == clock.now + waits * MINUTE
+
+
 def test_a_mended_set_up_ends_the_parking(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     queue.attempt("config")
