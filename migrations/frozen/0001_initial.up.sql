@@ -2871,7 +2871,7 @@ BEGIN
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
-        v.next_retry_at := coalesce(p_retry_at, v_now + v_settings.config_wait);
+        v.next_retry_at := greatest(p_retry_at, v_now + v_settings.config_wait);
         IF v.parked_since + v_settings.config_wait_total <= v_now THEN
             v.dead_reason := 'exhausted';
         END IF;
@@ -4647,19 +4647,39 @@ $$;
 COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
     'Keeps what a provider said of its own limits, for all workers.';
 
+-- Emails that were told to wait for a limit of a provider wait until then, also when an
+-- operator knows better: a larger plan was bought, the fault was theirs.
+CREATE FUNCTION mailgres.free_waiting(p_provider mailgres.providers) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE public.email_queue q SET next_retry_at = mailgres.now()
+    WHERE q.status = 'pending' AND NOT q.ready
+      AND q.due_at > mailgres.now() AND q.due_at <= p_provider.waits_until
+      AND q.provider = p_provider.name AND q.error_class IN ('rate', 'quota');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.free_waiting(mailgres.providers) IS
+    'Lets emails go at once that wait for a limit of a provider.';
+
 CREATE FUNCTION mailgres.limit_provider(
     p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
 ) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
+DECLARE
+    v_provider mailgres.providers := mailgres.known_provider(p_name);
 BEGIN
-    PERFORM mailgres.known_provider(p_name);
     IF p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 OR p_daily < 1 OR p_monthly < 1 THEN
         PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
     -- What was waited for may no longer hold.
+    IF v_provider.waits_for = 'quota' THEN
+        PERFORM mailgres.free_waiting(v_provider);
+    END IF;
     UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
     WHERE p.name = p_name AND p.waits_for = 'quota';
     PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
@@ -4723,6 +4743,7 @@ AS $$
 DECLARE
     v_provider mailgres.providers := mailgres.known_provider(p_name);
 BEGIN
+    PERFORM mailgres.free_waiting(v_provider);
     UPDATE mailgres.providers p
     SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
     WHERE p.name = p_name;

@@ -57,11 +57,10 @@ def resend_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 @contextmanager
-def ses_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
+def ses_site(_house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
     double: SesDouble = request.getfixturevalue("ses")
     patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     where = next(name for name in ses_double.environ("") if "ENDPOINT" in name)
-    assert house
     yield Site(
         "ses",
         double,
@@ -73,8 +72,7 @@ def ses_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 @contextmanager
-def smtp_site(house: House, request: pytest.FixtureRequest) -> Iterator[Site]:
-    assert request
+def smtp_site(house: House, _request: pytest.FixtureRequest) -> Iterator[Site]:
     with serve(SmtpDouble(user="shop", password="right")) as double:
         house.use_smtp(double)
         yield Site(

@@ -77,9 +77,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
     took = round((time.monotonic() - start) * 1000)
     together = sum(result.called for result in results)  # the others were not in the call
     return [
-        Outcome(
-            message.email, discreet(result, message), took, together if result.called else None
-        )
+        Outcome(message.email, discreet(result, message), took, together if result.called else None)
         for message, result in zip(messages, results, strict=True)
     ]
 
