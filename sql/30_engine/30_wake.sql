@@ -43,11 +43,11 @@ CREATE CONSTRAINT TRIGGER wake_after_insert
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
 
--- Retried, rescheduled or changed by hand; what a worker puts back it knows itself.
+-- Retried, rescheduled, given back or changed by hand. Also what a worker puts back: by then
+-- it may sleep itself, having found nothing else, and others do not know of it.
 CREATE CONSTRAINT TRIGGER wake_after_update
     AFTER UPDATE ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (
-        NEW.status = 'pending' AND OLD.status <> 'sending'
-        AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
+        NEW.status = 'pending' AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
     EXECUTE FUNCTION mailgres.wake();

@@ -1,14 +1,20 @@
 -- A worker that finds nothing to do says so, and until when it wants to be woken.
 -- It keeps its row while it is idle and removes it when it is busy: then nobody pays
--- for notifications.
+-- for notifications. Null: it does not listen, and only asks when something is due.
 
 CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
-    VALUES (p_worker, clock_timestamp() + p_for)
-    ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+    -- Who looks up every second is still registered: nothing is written for that.
+    IF p_for IS NOT NULL AND NOT EXISTS (
+        SELECT FROM mailgres.sleepers s
+        WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
+    THEN
+        INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
+        VALUES (p_worker, clock_timestamp() + p_for)
+        ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+    END IF;
 
     -- The next email that becomes due by itself. Expired ones in the same index are
     -- passed; promote ends them. Or else emails are ready, and wait for a provider.

@@ -62,7 +62,7 @@ BEGIN
             FROM mailgres.routes r
             JOIN mailgres.route_providers rp ON rp.route = r.route
             JOIN mailgres.providers p ON p.name = rp.provider
-            WHERE NOT r.paused AND mailgres.wants_probe(p)
+            WHERE NOT r.paused AND p.circuit <> 'closed' AND mailgres.wants_probe(p)
               AND (p_providers IS NULL OR p.name = ANY (p_providers))
         ) x
         WHERE x.serves

@@ -57,8 +57,19 @@ RETURN NOT q.has_attachments AND num_nonnulls(
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
     'Whether a processor can send it that knows the template and the payload only.';
 
--- Picks and locks the next emails of one tenant. One whose earlier try may have
--- arrived is left to who has its provider, for a day. p_plain: see is_plain.
+-- One whose earlier try may have arrived is left to who has its provider, for a day, and
+-- goes with the rest of its batch or not at all. p_plain: see is_plain.
+CREATE FUNCTION mailgres.may_pick(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
+    LANGUAGE sql
+RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+        OR q.uncertain_since < mailgres.now() - interval '1 day')
+    AND (NOT p_plain OR mailgres.is_plain(q))
+    AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id));
+
+COMMENT ON FUNCTION mailgres.may_pick(public.email_queue, text[], boolean) IS
+    'Whether a claim may take an email that is ready.';
+
+-- Picks and locks the next emails of one tenant.
 CREATE FUNCTION mailgres.pick_of(
     p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
     p_providers text[], p_plain boolean
@@ -78,10 +89,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
-                   OR q.uncertain_since < mailgres.now() - interval '1 day')
-              AND (NOT p_plain OR mailgres.is_plain(q))
-              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
+              AND mailgres.may_pick(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -89,10 +97,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
-                   OR q.uncertain_since < mailgres.now() - interval '1 day')
-              AND (NOT p_plain OR mailgres.is_plain(q))
-              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
+              AND mailgres.may_pick(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
@@ -167,6 +172,36 @@ $$;
 COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
     'One turn round the tenants, up to 3 x weight emails of each.';
 
+-- While no more is ready than a claim takes, it takes all of it, and there are no turns to
+-- keep: a quiet queue is the usual case, and its emails are waited for. Null: there is more,
+-- or a tenant has a limit of its own.
+CREATE FUNCTION mailgres.pick_few(p_route text, p_limit int, p_providers text[], p_plain boolean)
+    RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_few constant int := least(p_limit, 10);
+BEGIN
+    IF EXISTS (SELECT FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%') OR c_few < (
+        SELECT count(*) FROM (
+            SELECT FROM public.email_queue q WHERE q.ready AND q.route = p_route LIMIT c_few + 1) x)
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.ready AND q.route = p_route
+          AND NOT EXISTS (
+              SELECT FROM mailgres.tenants t WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
+          AND mailgres.may_pick(q, p_providers, p_plain)
+        ORDER BY q.priority, q.next_retry_at
+        LIMIT c_few FOR UPDATE OF q SKIP LOCKED);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick_few(text, int, text[], boolean) IS
+    'Picks and locks all that is ready on a route, if that is not much.';
+
 -- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
 -- most half of the claim; then a turn among all, in which each tenant's own
 -- priorities count. If that does not fill the claim: who is alone in having more
@@ -184,6 +219,11 @@ DECLARE
     v_tenant  text;
     v_room    int;
 BEGIN
+    p_picked := mailgres.pick_few(p_route, p_limit, p_providers, p_plain);
+    IF p_picked IS NOT NULL THEN
+        RETURN;
+    END IF;
+
     v_state := ROW('{}', '{}', '{}', coalesce(p_cursors #>> ARRAY[v_urgent, 'cursor'], ''),
                    p_cursors #> ARRAY[v_urgent, 'had']);
     v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);

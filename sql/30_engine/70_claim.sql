@@ -238,9 +238,14 @@ CREATE FUNCTION mailgres.claim(
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
+    v_due     boolean;
+    v_lost    boolean;
+    v_ready   boolean;
     v_slot    mailgres.claim_slots;
+    v_before  mailgres.claim_slots;
     v_routes  mailgres.open_route[];
     v_route   mailgres.open_route;
+    v_limited boolean;
     v_room    int;
     v_calls   int;
     v_ids     uuid[];
@@ -253,15 +258,20 @@ BEGIN
             'Name the worker; claim 1 to 1000 emails for 1 second to 1 hour.');
     END IF;
 
-    IF EXISTS (SELECT FROM public.email_queue q
-               WHERE q.status = 'pending' AND q.due_at <= mailgres.now()) THEN
+    SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'pending' AND q.due_at <= mailgres.now()),
+           EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at <= mailgres.now()),
+           EXISTS (SELECT FROM public.email_queue q WHERE q.ready)
+    INTO v_due, v_lost, v_ready;
+    IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
     -- Whoever claims also takes back what died: a queue that only a cron job works has
     -- no janitor.
-    IF EXISTS (SELECT FROM public.email_queue q
-               WHERE q.status = 'sending' AND q.due_at <= mailgres.now()) THEN
+    IF v_lost THEN
         PERFORM mailgres.reap(p_limit);
+    END IF;
+    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker looks up, and writes nothing
+        RETURN;
     END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);
@@ -270,14 +280,24 @@ BEGIN
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
     END IF;
 
-    PERFORM mailgres.lock_limits(v_routes);
+    v_before := v_slot;
+    v_limited := EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
+        SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0);
+    IF v_limited THEN
+        PERFORM mailgres.lock_limits(v_routes);
+    END IF;
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.
     FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
-        SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        IF v_limited OR v_route.probe THEN
+            SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        ELSE
+            v_room := p_limit;
+            v_calls := p_limit;
+        END IF;
         IF v_room > 0 THEN
             SELECT * INTO v_slot.cursors, v_ids
             FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
@@ -300,8 +320,11 @@ BEGIN
         END IF;
     END LOOP;
 
-    UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
-    WHERE s.slot = v_slot.slot;
+    v_slot.turn := mod(v_slot.turn, greatest(cardinality(v_routes), 1));
+    IF v_slot <> v_before THEN
+        UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
+        WHERE s.slot = v_slot.slot;
+    END IF;
 END
 $$;
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from psycopg.rows import args_row
 from psycopg.types.json import Jsonb
@@ -21,8 +23,7 @@ from mailgres.model import Attachment, Email, Settled
 from mailgres.queries import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     import psycopg
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 QUERIES = load("store.sql")
-STATEMENT_TIMEOUT = "5s"
+STATEMENT_TIMEOUT = timedelta(seconds=5)
 PATIENCE = 10.0
 """Seconds that a call waits for a connection before it takes the database for away."""
 RECONNECT = 3.0
@@ -43,15 +44,28 @@ Its own waits grow for as long as it is told: after an outage of minutes they wo
 
 
 class Store:
-    """The queue, as a worker sees it."""
+    """The queue, as a worker sees it.
+
+    `listen`: `auto` listens unless there is a pooler; `on` also then, for one that pools sessions
+    and not transactions; `off` never.
+    """
 
     def __init__(
-        self, url: str, *, worker: str, connections: int = 4, patience: float = PATIENCE
+        self,
+        url: str,
+        *,
+        worker: str,
+        connections: int = 4,
+        patience: float = PATIENCE,
+        statement_timeout: timedelta = STATEMENT_TIMEOUT,
+        listen: Literal["auto", "on", "off"] = "auto",
     ) -> None:
         self.worker = worker
         self.url = url
+        self._milliseconds = round(statement_timeout / timedelta(milliseconds=1))
         with database.connect(url, autocommit=True) as connection:
             self.pooled = behind_a_pooler(connection)
+        self.listens = listen == "on" or (listen == "auto" and not self.pooled)
         self.pool = ConnectionPool(
             database.conninfo(url),
             min_size=1,
@@ -90,8 +104,9 @@ class Store:
             "providers": list(providers),
         }
         if connection is not None:
-            return self._ask(connection, "claim", parameters, Email)
-        with self.pool.connection() as pooled:
+            with self._in_time(connection):
+                return self._ask(connection, "claim", parameters, Email)
+        with self.connection() as pooled:
             return self._ask(pooled, "claim", parameters, Email)
 
     def begin(self, emails: Iterable[Email]) -> set[Claim]:
@@ -109,13 +124,13 @@ class Store:
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Write outcomes, each only if its lease still holds; returns what was not just sent."""
         document = json.dumps([outcome.as_json() for outcome in outcomes])
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
 
     def attachments(self, emails: Iterable[Email]) -> dict[UUID, list[Attachment]]:
         """The files of these emails."""
         found: dict[UUID, list[Attachment]] = defaultdict(list)
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             rows = connection.execute(
                 QUERIES["attachments"], {"ids": [email.id for email in emails]}
             )
@@ -125,7 +140,7 @@ class Store:
 
     def senders(self) -> Senders:
         """From-address and reply address of templates and of tenants that have their own."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             templates = connection.execute(QUERIES["templates"]).fetchall()
             tenants = connection.execute(QUERIES["tenants"]).fetchall()
         return (
@@ -135,7 +150,7 @@ class Store:
 
     def set_defaults(self, retry_policy: str, expires_after: timedelta | None) -> None:
         """Say what holds for emails that do not say otherwise."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             connection.execute(
                 QUERIES["set_defaults"],
                 {"retry_policy": retry_policy, "expires_after": expires_after},
@@ -143,58 +158,82 @@ class Store:
 
     def capture(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Keep messages instead of sending them."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
 
     def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> None:
         """Say which providers this worker has, in the order of preference."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             connection.execute(QUERIES["use_providers"], {"providers": Jsonb(providers)})
 
     def learn_limits(self, provider: str, limits: Limits) -> None:
         """Keep what a provider said of its limits, for all workers."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             connection.execute(
                 QUERIES["learn_limits"], {"provider": provider, **dataclasses.asdict(limits)}
             )
 
     def last_event(self) -> int:
         """The number of the last event of any provider."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             row = connection.execute(QUERIES["last_event"]).fetchone()
         return row[0] if row else 0
 
     def events(self, after: int) -> list[tuple[int, str, str, str | None]]:
         """What this worker's calls showed of providers: number, provider, event, reason."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             rows = connection.execute(QUERIES["events"], {"worker": self.worker, "after": after})
             return rows.fetchall()
 
     def routed(self) -> list[tuple[str, str]]:
         """Every route with every provider on it."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             return connection.execute(QUERIES["routed"]).fetchall()
 
     def sleep(self, connection: psycopg.Connection, seconds: timedelta) -> timedelta | None:
-        """Ask to be woken; returns how long it is until an email is due by itself."""
-        row = connection.execute(
-            QUERIES["sleep"], {"worker": self.worker, "seconds": seconds}
-        ).fetchone()
+        """Ask to be woken, if this is somebody who listens.
+
+        Returns how long it is until an email is due by itself.
+        """
+        parameters = {"worker": self.worker, "seconds": seconds if self.listens else None}
+        with self._in_time(connection):
+            row = connection.execute(QUERIES["sleep"], parameters).fetchone()
         return row[0] if row else None
 
     def rate_frees_in(self) -> timedelta | None:
         """How long emails that are ready have to wait for a rate limit; None if they do not."""
-        with self.pool.connection() as connection:
+        with self.connection() as connection:
             row = connection.execute(QUERIES["rate_frees_in"]).fetchone()
         return row[0] if row else None
 
     def rise(self, connection: psycopg.Connection) -> None:
         """Ask not to be woken any more."""
-        connection.execute(QUERIES["rise"], {"worker": self.worker})
+        with self._in_time(connection):
+            connection.execute(QUERIES["rise"], {"worker": self.worker})
+
+    @contextmanager
+    def connection(self, patience: float | None = None) -> Iterator[psycopg.Connection]:
+        """A connection of the pool, for a while."""
+        with self.pool.connection(patience) as connection, self._in_time(connection):
+            yield connection
 
     def _configure(self, connection: psycopg.Connection) -> None:
         if not self.pooled:
-            connection.execute(f"SET statement_timeout = '{STATEMENT_TIMEOUT}'")
+            self._limit_time(connection, local=False)
+
+    @contextmanager
+    def _in_time(self, connection: psycopg.Connection) -> Iterator[None]:
+        """Limit the time of what is asked; behind a pooler that holds for a transaction only."""
+        if not self.pooled:
+            yield
+            return
+        with connection.transaction():
+            self._limit_time(connection, local=True)
+            yield
+
+    def _limit_time(self, connection: psycopg.Connection, *, local: bool) -> None:
+        parameters = {"milliseconds": str(self._milliseconds), "local": local}
+        connection.execute(QUERIES["limit_time"], parameters)
 
     def _ask(
         self,
@@ -213,16 +252,15 @@ class Store:
         patience: float | None = None,
         **more: Any,  # noqa: ANN401
     ) -> set[Claim]:
-        """Run a query that takes a token and its emails."""
-        leases: dict[UUID, list[UUID]] = defaultdict(list)
-        for email in emails:
-            leases[email.lease_token].append(email.id)
-        held: set[Claim] = set()
-        with self.pool.connection(patience) as connection, connection.transaction():
-            for token, ids in leases.items():
-                rows = connection.execute(QUERIES[query], {"token": token, "ids": ids, **more})
-                held.update((row[0], token) for row in rows)
-        return held
+        """Run a query that takes emails with their tokens; returns those that are still held."""
+        held = [email.claim for email in emails]
+        parameters = {
+            "ids": [queue_id for queue_id, _ in held],
+            "tokens": [token for _, token in held],
+            **more,
+        }
+        with self.connection(patience) as connection:
+            return set(connection.execute(QUERIES[query], parameters))
 
 
 Senders = tuple[dict[str, tuple[str | None, str | None]], dict[str, tuple[str | None, str | None]]]

@@ -10,7 +10,11 @@ SELECT id, lease_token, tenant_id, template_type, template_version, recipient_em
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- begin --
-SELECT mailgres.begin(%(token)s, %(ids)s)
+SELECT mailgres.begin(leases.token, leases.ids), leases.token
+FROM (
+    SELECT token, array_agg(id) AS ids
+    FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
+) leases
 
 -- finish --
 SELECT id, status, retries, next_retry_at - mailgres.now(), dead_reason, refused
@@ -18,13 +22,21 @@ FROM mailgres.finish(%(outcomes)s)
 WHERE status IS DISTINCT FROM 'sent'
 
 -- extend --
-SELECT mailgres.extend(%(token)s, %(ids)s, %(lease)s)
+SELECT mailgres.extend(leases.token, leases.ids, %(lease)s), leases.token
+FROM (
+    SELECT token, array_agg(id) AS ids
+    FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
+) leases
 
 -- give_back --
-SELECT mailgres.give_back(%(token)s, %(ids)s)
+SELECT mailgres.give_back(leases.token, leases.ids), leases.token
+FROM (
+    SELECT token, array_agg(id) AS ids
+    FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
+) leases
 
 -- sleep --
-SELECT mailgres.sleep(%(worker)s, %(seconds)s) - mailgres.now()
+SELECT mailgres.sleep(%(worker)s, %(seconds)s::interval) - mailgres.now()
 
 -- rate_frees_in --
 SELECT mailgres.rate_frees_at() - mailgres.now()
@@ -34,6 +46,9 @@ SELECT mailgres.rise(%(worker)s)
 
 -- listen --
 LISTEN mailgres
+
+-- limit_time --
+SELECT set_config('statement_timeout', %(milliseconds)s, %(local)s)
 
 -- backend_pid --
 SELECT pg_backend_pid()

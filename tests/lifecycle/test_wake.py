@@ -160,12 +160,24 @@ def test_a_retry_wakes(committed: Queue, ears: Ears, status: str) -> None:
     assert ears.heard() == 1
 
 
-def test_what_a_worker_does_wakes_nobody(committed: Queue, ears: Ears) -> None:
-    """It knows itself what it puts back, and sleeps no longer than that."""
-    for _ in range(3):
+def test_what_a_worker_puts_back(committed: Queue, ears: Ears) -> None:
+    """By then it may sleep itself: it wakes to see when the email is due. Others do, too."""
+    for _ in range(4):
         committed.enqueue()
+    sent, retried, deferred, given_back = committed.claim()
     sleep(committed)
-    retried, deferred, given_back = committed.claim()
+    committed.finish(report(sent, "sent"))
+    assert ears.heard() == 0
     committed.finish(report(retried, "transient"), report(deferred, "rate"))
+    assert ears.heard() == 1
     committed.run("SELECT mailgres.give_back(%s, %s)", given_back.lease_token, [given_back.id])
+    assert ears.heard() == 1
+
+
+def test_put_back_for_much_later(committed: Queue, ears: Ears) -> None:
+    """Whoever sleeps looks up before that anyway."""
+    committed.enqueue(retry_policy="patient")
+    (email,) = committed.claim()
+    sleep(committed, "1 minute")
+    committed.finish(report(email, "transient"))
     assert ears.heard() == 0

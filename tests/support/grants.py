@@ -118,8 +118,9 @@ INTERNAL: Final = {
         has_attachments
         has_stand_in have_batch heed heed_failures heed_quotas ids_of is_address is_bound is_open
         is_plain is_sender is_shut judge key_protects known_provider known_route lease lock_batches
-        lock_email lock_limits mask_email matching may_repeat mend next_pause next_tenant
-        next_token_at not_taken open_routes opens_at out_at pace_of pick pick_of plan_calls
+        lock_email lock_limits mask_email matching may_pick may_repeat mend next_pause
+        next_tenant next_token_at not_taken open_routes opens_at out_at pace_of pick pick_few
+        pick_of plan_calls
         provider_for quota_left read_filter record record_import record_removal record_truncate
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
         retry_delay room_at room_for secure send_alert set_aside set_bucket set_circuit share_of

@@ -278,7 +278,7 @@ class TestKeeper:
 class IdleStore:
     """An empty queue, in which an email may be due later."""
 
-    pooled = True
+    listens = False
 
     def __init__(self, until_due: timedelta | None = None) -> None:
         self.until_due = until_due

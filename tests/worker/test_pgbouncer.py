@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -14,7 +15,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from support.postgres import database_name
+from mailgres.store import Store
+from support.postgres import Connect, database_name
 from worker.bench import Bench, until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -86,6 +88,7 @@ def test_works_by_polling(bench: Bench, pooled_url: str) -> None:
         more = [bench.enqueue() for _ in range(30)]
         until(lambda: bench.statuses() == {"sent": 31}, "those that come later, too")
         assert worker.stop()["sent"] == 1 + len(more)
+        assert bench.value("SELECT count(*) FROM mailgres.sleepers") == 0
     assert worker.log.count("behind a transaction pooler") == 1
     assert "Traceback" not in worker.log
     assert "ERROR" not in worker.log
@@ -102,3 +105,27 @@ def test_two_workers(bench: Bench, pooled_url: str) -> None:
         bench.until_settled()
         assert one.stop()["sent"] + two.stop()["sent"] == 100
     assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+
+
+def test_time_limit(bench: Bench, pooled_url: str, connect: Connect) -> None:
+    """It holds for a transaction, and does not stay with a connection that others get next."""
+    store = Store(pooled_url, worker="here", statement_timeout=timedelta(milliseconds=100))
+    bench.enqueue()
+    lock = connect(autocommit=False)
+    lock.execute("LOCK TABLE email_queue")
+    try:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            store.claim(1, timedelta(minutes=1), ["capture"])
+        with store.pool.connection() as plain:
+            assert plain.execute("SHOW statement_timeout").fetchone() == ("0",)
+        lock.rollback()
+        assert len(store.claim(1, timedelta(minutes=1), ["capture"])) == 1
+    finally:
+        store.close()
+
+
+def test_listen_on(pooled_url: str) -> None:
+    """Somebody says that this pooler pools sessions: he is believed."""
+    store = Store(pooled_url, worker="here", listen="on")
+    store.close()
+    assert (store.pooled, store.listens) == (True, True)

@@ -13,7 +13,7 @@ from worker.bench import Bench, Process, until
 from worker.double import Double
 
 RARELY = 60.0
-SOON = 8.0
+SOON = 20.0
 """Far more than it takes, far less than until the next poll."""
 ASLEEP = """
     SELECT count(*) FROM pg_stat_activity
@@ -79,6 +79,26 @@ def test_a_retry(bench: Bench) -> None:
         email = bench.enqueue(retry_policy="development")
         until(lambda: bench.status_of(email) == "sent", "it is sent", SOON)
     assert bench.email(email).retries == 1
+
+
+def test_a_retry_of_a_call_that_took_long(bench: Bench) -> None:
+    """By the time it fails, its worker sleeps deeply."""
+    bench.use_double()
+    failing = Fault(calls=frozenset({1}), delay=1.0)
+    with bench.running(FaultyProvider(Double(bench.ledger), [failing]), poll=RARELY):
+        email = bench.enqueue(retry_policy="development")
+        until(lambda: bench.status_of(email) == "sent", "it is sent", SOON)
+    assert bench.email(email).retries == 1
+
+
+def test_given_back_by_another(bench: Bench) -> None:
+    """A worker that stops leaves its emails to one that sleeps."""
+    bench.use_double()
+    email = bench.enqueue()
+    held = bench.row("SELECT * FROM mailgres.claim('other', 1)")
+    with sleeping_worker(bench):
+        bench.run("SELECT mailgres.give_back(%s, %s)", held.lease_token, [email])
+        until(lambda: bench.status_of(email) == "sent", "it is sent", SOON)
 
 
 def test_stops_while_it_sleeps(bench: Bench) -> None:

@@ -1,13 +1,16 @@
 """Begins calls together: threads that are ready at the same moment share one statement.
 
 While one `begin` is on its way, the others gather, and the next takes all of them. Nobody waits for
-company: a thread that is alone goes at once.
+company: a thread that is alone goes at once. A thread that waits is woken once, by what it waits
+for: were all of them to queue for a lock, each would have to be woken before the next statement
+could start.
 """
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,35 +20,62 @@ if TYPE_CHECKING:
     from mailgres.store import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a statement has begun, of all that were in it."""
+
+    begun: set[Claim]
+
+
+class Request:
+    """A thread that wants to begin calls, and what it is told."""
+
+    __slots__ = ("emails", "told")
+
+    def __init__(self, emails: Sequence[Email]) -> None:
+        self.emails = emails
+        # What was begun, or why nothing was; None: it is this thread's turn to ask for all.
+        self.told: SimpleQueue[Begun | BaseException | None] = SimpleQueue()
+
+
 class Begins:
     """Marks calls as begun, for many threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: list[tuple[Sequence[Email], Future[set[Claim]]]] = []
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._waiting: list[Request] = []
+        self._under_way = False
 
     def begin(self, emails: Sequence[Email]) -> set[Claim]:
         """The emails that may be sent. What the database raises, everybody gets who shared it."""
-        mine: Future[set[Claim]] = Future()
+        mine = Request(emails)
         with self._lock:
-            self._waiting.append((emails, mine))
-        with self._turn:
-            if not mine.done():
-                self._begin_all()
-        return mine.result()
+            self._waiting.append(mine)
+            must_wait, self._under_way = self._under_way, True
+        answer = (mine.told.get() if must_wait else None) or self._begin_all()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer.begun & {email.claim for email in emails}
 
-    def _begin_all(self) -> None:
+    def _begin_all(self) -> Begun | BaseException:
+        """Ask for all that wait; this thread is one of them."""
         with self._lock:
             together, self._waiting = self._waiting, []
+        answer: Begun | BaseException
         try:
-            begun = self._store.begin([email for emails, _ in together for email in emails])
-        except BaseException as error:
-            for _, future in together:
-                future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            for emails, future in together:
-                future.set_result({email.claim for email in emails} & begun)
+            answer = Begun(self._store.begin([email for one in together for email in one.emails]))
+        except BaseException as error:  # noqa: BLE001 - each of them raises it
+            answer = error
+        self._pass_on()
+        for one in together:
+            one.told.put(answer)
+        return answer
+
+    def _pass_on(self) -> None:
+        """Let one of those who came meanwhile ask next."""
+        with self._lock:
+            if self._waiting:
+                self._waiting[0].told.put(None)
+            else:
+                self._under_way = False

@@ -76,7 +76,7 @@ class Renderer:
             return self._senders
 
     def _load(self, name: str, version: int) -> Mapping[str, Content]:
-        with self._store.pool.connection() as connection:
+        with self._store.connection() as connection:
             return load_contents(connection, name, version)
 
 

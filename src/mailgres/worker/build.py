@@ -42,7 +42,12 @@ def open_worker(
 
     Whoever sets `stopping`, stops it; also before it is ready.
     """
-    store = Store(settings.database_url or "", worker=settings.worker_name)
+    store = Store(
+        settings.database_url or "",
+        worker=settings.worker_name,
+        statement_timeout=settings.statement_timeout,
+        listen=settings.listen,
+    )
     try:
         providers = open_providers(settings, store)
         try:
@@ -102,7 +107,7 @@ def _introduce(settings: Settings, store: Store, providers: dict[str, Provider])
         raise (from_database(error) or MailgresError(refused)) from error
     for remark in settings.remarks():
         log.warning(remark, extra={"action": "start"})
-    if store.pooled:
+    if store.pooled and not store.listens and settings.listen == "auto":
         log.warning(
             "behind a transaction pooler: new emails are found by polling",
             extra={"action": "start"},

@@ -3,7 +3,7 @@
 A sleeping worker is registered, so that an enqueue wakes it. Between a claim that found nothing and
 that registration an email may slip in, and a transaction may have looked for sleepers just before
 it commits: so the worker looks again after 5, 25 and 100 ms before it relies on being woken. The
-poll is the floor under all of this, and the only way behind a transaction pooler.
+poll is the floor under all of this, and the only way where a worker cannot or must not listen.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class Claimer:
         if self._connection is None:
             self._connection = self.store.connect()
             self._napping = False
-            if not self.store.pooled:
+            if self.store.listens:
                 self._connection.execute(load("store.sql")["listen"])
         return self._connection
 
     def _nap(self, connection: psycopg.Connection) -> float | None:
         """Be registered as sleeping; seconds until an email is due by itself, if that is soon."""
         until_due = self.store.sleep(connection, NAP)
-        self._napping = True
+        self._napping = self.store.listens
         return until_due.total_seconds() if until_due is not None else None
 
     def _rise(self, connection: psycopg.Connection) -> None:
@@ -130,7 +130,7 @@ class Claimer:
 
     def _listen(self, seconds: float, stopping: threading.Event) -> None:
         """Wait for a notification, for at most so long; look up now and then whether to stop."""
-        if self.store.pooled:
+        if not self.store.listens:
             stopping.wait(seconds)
             return
         connection = self._connect()

@@ -1,0 +1,129 @@
+"""How the worker asks the database: in what time, and whether it wants to be woken."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from mailgres.settings import Settings
+from mailgres.store import Store
+from mailgres.worker import open_worker
+from support.postgres import Connect
+from worker.bench import Bench, until
+
+SHORT = timedelta(milliseconds=100)
+LONG = timedelta(minutes=1)
+LEASE = timedelta(minutes=1)
+SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
+WRITTEN = "SELECT pg_current_xact_id_if_assigned()"
+
+
+def test_statement_timeout(bench: Bench) -> None:
+    """It holds for every connection: those of the pool, and the one that claims."""
+    settings = Settings(database_url=bench.url, statement_timeout=SHORT)
+    with open_worker(settings, janitors=False) as worker:
+        with worker.store.connection() as pooled:
+            assert pooled.execute("SHOW statement_timeout").fetchone() == ("100ms",)
+        with worker.store.connect() as own:
+            assert own.execute("SHOW statement_timeout").fetchone() == ("100ms",)
+
+
+def test_a_statement_that_takes_too_long(bench: Bench, connect: Connect) -> None:
+    """A claim that has to wait for a lock ends; the worker asks again, and nothing is lost."""
+    email = bench.enqueue()
+    lock = connect(autocommit=False)
+    lock.execute("LOCK TABLE email_queue")
+    bench.variables["MAILGRES_STATEMENT_TIMEOUT"] = "100ms"
+    with bench.script("worker") as worker:
+        until(lambda: "statement timeout" in worker.log, "the claim gives up")
+        lock.rollback()
+        until(lambda: bench.status_of(email) == "sent", "it is sent")
+        assert worker.stop()["sent"] == 1
+
+
+def test_listen_off(bench: Bench, connect: Connect) -> None:
+    """It finds new emails by polling, and no application pays for a notification."""
+    ears = connect()
+    ears.execute("LISTEN mailgres")
+    bench.variables["MAILGRES_LISTEN"] = "off"
+    bench.variables["MAILGRES_POLL_INTERVAL"] = "50ms"
+    with bench.script("worker", "--worker-name", "deaf") as worker:
+        heard = "SELECT count(*) FROM mailgres.workers WHERE worker = 'deaf'"
+        until(lambda: bench.value(heard) == 1, "it works")
+        for n in range(1, 4):
+            bench.enqueue()
+            until(lambda: bench.statuses() == {"sent": n}, "it is sent")  # noqa: B023
+            assert bench.value(SLEEPERS) == 0
+        worker.stop()
+    assert "pooler" not in worker.log
+    bench.run("SELECT pg_notify('mailgres', 'end')")
+    assert next(ears.notifies()).payload == "end"
+
+
+@pytest.mark.parametrize(("listen", "registered"), [("auto", 1), ("on", 1), ("off", 0)])
+def test_who_is_registered(bench: Bench, listen: str, registered: int) -> None:
+    settings = Settings(database_url=bench.url, listen=listen)  # type: ignore[arg-type]
+    with open_worker(settings, janitors=False) as worker, worker.store.connect() as connection:
+        assert worker.store.listens == bool(registered)
+        assert worker.store.sleep(connection, LONG) is None
+        assert bench.value(SLEEPERS) == registered
+
+
+def test_an_idle_worker_writes_nothing(bench: Bench, connect: Connect) -> None:
+    """Polls cost no commit that has to reach the disk: every second, of every worker."""
+    later = bench.value("SELECT mailgres.now()") + LONG
+    bench.enqueue(scheduled_for=later)
+    store = Store(bench.url, worker="here")
+    connection = connect(autocommit=False)
+
+    def written() -> bool:
+        (xact,) = connection.execute(WRITTEN).fetchone() or (None,)
+        connection.commit()
+        return xact is not None
+
+    try:
+        store.sleep(connection, LONG)
+        assert written(), "it registers"
+        store.sleep(connection, LONG)
+        assert not written(), "it is registered"
+        assert store.claim(10, LEASE, ["capture"], connection) == []
+        assert not written(), "there is nothing to claim"
+        store.sleep(connection, 3 * LONG)
+        assert written(), "the registration is renewed in time"
+        bench.enqueue()
+        assert len(store.claim(10, LEASE, ["capture"], connection)) == 1
+        assert written(), "a claim is kept"
+    finally:
+        store.close()
+
+
+def test_leases_of_several_claims_in_one_statement(bench: Bench) -> None:
+    """Each email counts with its own token: one whose lease was lost is no longer held."""
+    bench.use_double(idempotent=False)
+    bench.fill(4)
+    store = Store(bench.url, worker="here")
+    try:
+        first = store.claim(2, LEASE, ["double"])
+        second = store.claim(2, LEASE, ["double"])
+        assert len({email.lease_token for email in (*first, *second)}) == 2
+        lost = second[1]
+        bench.run("UPDATE email_queue SET lease_token = gen_random_uuid() WHERE id = %s", lost.id)
+        ours = {email.claim for email in (*first, *second)} - {lost.claim}
+        assert store.extend([*first, *second], LONG) == ours
+        assert store.begin([*first, *second]) == ours
+        assert store.give_back([*first, *second]) == ours
+        assert store.give_back([]) == set()
+    finally:
+        store.close()
+    assert bench.statuses() == {"pending": 3, "sending": 1}
+
+
+def test_time_is_up_for_whoever_asks(bench: Bench) -> None:
+    store = Store(bench.url, worker="here", statement_timeout=SHORT)
+    try:
+        with store.connection() as connection, pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute("SELECT pg_sleep(60)")
+    finally:
+        store.close()
