@@ -3,14 +3,17 @@
     python -m benchmarks.worker [--trial]
 
 Pick-up: a worker sleeps, an application enqueues one email and commits; the time from the commit,
-as the application sees it, until the provider is called; and how long `enqueue_email` took. Slow
-provider: each call takes 50 ms and 50 are made at once, which is 1,000 emails a second at best;
-once with idempotency keys, once without, where every call is preceded by a `begin`. Size: the drain
-of 20,000 emails in an empty table against one with a million sent rows and a million future ones.
+as the application sees it, until the provider is called; how long each step of it took; and how
+long `enqueue_email` took. Slow provider: each call takes 50 ms and 50 are made at once, which is
+1,000 emails a second at best; once with idempotency keys, once without, where every call is
+preceded by a `begin`. Both wait for commits, so what a bare commit takes on this disk is told, too.
+Size: the drain of 20,000 emails in an empty table against one with a million sent rows and a
+million future ones.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -20,16 +23,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import claim, harness
-from benchmarks.draining import drain, drainers, fill, make_worker, open_store
+from benchmarks.draining import LEASE, drain, drainers, fill, make_worker, open_store
 from mailgres.providers.base import Capabilities
 from mailgres.providers.null import NullProvider
+from mailgres.worker.claimer import Claimer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import psycopg
 
-    from mailgres.model import Message, Result
+    from mailgres.model import Email, Message, Result
 
 ENQUEUE = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com', %s)"
 PAYLOAD = '{"name": "Ana", "product": "Acme", "url": "https://app.example.com"}'
@@ -39,12 +43,34 @@ ASLEEP_AFTER = 0.4
 """Seconds after which a worker that found nothing sleeps deeply."""
 
 
+def clock() -> int:
+    """Nanoseconds, by the clock that all processes of a machine share."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class NotingClaimer(Claimer):
+    """Remembers when the last claim that found something began and ended."""
+
+    began = ended = 0
+
+    def claim(self, limit: int) -> list[Email]:
+        """Claim, and note the time."""
+        began = clock()
+        emails = super().claim(limit)
+        if emails:
+            self.began, self.ended = began, clock()
+        return emails
+
+
 class Noting(NullProvider):
-    """Says when it is called, by the clock that all processes of a machine share."""
+    """Says when it is called, and when its emails were claimed."""
+
+    claimer: NotingClaimer
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Print the time."""
-        print(time.clock_gettime_ns(time.CLOCK_MONOTONIC), flush=True)
+        """Print the times."""
+        called = clock()
+        print(json.dumps([self.claimer.began, self.claimer.ended, called]), flush=True)
         return super().send(messages)
 
 
@@ -71,17 +97,21 @@ def pick_up(url: str, conn: psycopg.Connection, samples: int) -> dict[str, Any]:
         env={**os.environ, "DATABASE_URL": url},
     )
     assert worker.stdout is not None  # noqa: S101
+    steps: dict[str, list[float]] = {"woken": [], "claim": [], "hand over and render": []}
     times: list[float] = []
     enqueues: list[float] = []
     try:
         for number in range(samples + 5):
             time.sleep(ASLEEP_AFTER)
             seconds = harness.timed(lambda: conn.execute(ENQUEUE, (PAYLOAD,)))
-            committed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-            called = int(worker.stdout.readline())
+            committed = clock()
+            began, claimed, called = json.loads(worker.stdout.readline())
             if number >= 5:  # noqa: PLR2004 - the first ones start up and plan
                 times.append((called - committed) / 1e6)
                 enqueues.append(seconds)
+                stamps = (committed, began, claimed, called)
+                for step, start, end in zip(steps, stamps, stamps[1:], strict=False):
+                    steps[step].append((end - start) / 1e6)
     finally:
         worker.communicate(timeout=60)
     ordered = sorted(times)
@@ -90,6 +120,7 @@ def pick_up(url: str, conn: psycopg.Connection, samples: int) -> dict[str, Any]:
         "p50_ms": round(statistics.median(ordered), 2),
         "p99_ms": round(ordered[int(len(ordered) * 0.99)], 2),
         "max_ms": round(ordered[-1], 2),
+        "p50_ms_by_step": {step: round(statistics.median(seen), 2) for step, seen in steps.items()},
         "enqueue": harness.milliseconds(enqueues),
         "goal": {"p50_ms": 3, "p99_ms": 10},
     }
@@ -100,6 +131,7 @@ def note() -> None:
     provider = Noting()
     store = open_store(os.environ["DATABASE_URL"], provider)
     worker = make_worker(store, provider)
+    worker.claimer = provider.claimer = NotingClaimer(store, [provider.name], LEASE, 1.0)
 
     def stop_at_the_end() -> None:
         sys.stdin.read()
@@ -108,6 +140,15 @@ def note() -> None:
     threading.Thread(target=stop_at_the_end, daemon=True).start()
     worker.run()
     store.close()
+
+
+def commit(conn: psycopg.Connection, samples: int) -> dict[str, float]:
+    """What a transaction costs that writes one row: above all the disk."""
+    conn.execute("CREATE TABLE a_row (number int)")
+    insert = "INSERT INTO a_row VALUES (1)"
+    return harness.milliseconds(
+        [harness.timed(lambda: conn.execute(insert)) for _ in range(samples)]
+    )
 
 
 def slow_provider(url: str, conn: psycopg.Connection, count: int) -> dict[str, Any]:
@@ -159,6 +200,7 @@ def main(*, trial: bool) -> None:
             result = {
                 "trial": trial,
                 "pick_up": pick_up(url, conn, 3 if trial else 300),
+                "commit": commit(conn, 20 if trial else 500),
                 "slow_provider": slow_provider(url, conn, 1000 if trial else 10_000),
                 "size": (
                     size(server, 1000, 1, 1000) if trial else size(server, 1_000_000, 5, 20_000)

@@ -103,7 +103,8 @@ class Settings:
     )
     listen: Listen = setting(
         Choice(get_args(Listen)),
-        "Whether the database wakes the worker; `auto` finds out whether it can.",
+        "Whether the database wakes the worker; `auto` finds out whether it can, `on` is for a"
+        " pooler of sessions.",
         "auto",
     )
     poll_interval: timedelta = setting(
