@@ -1310,28 +1310,34 @@ CREATE CONSTRAINT TRIGGER wake_after_insert
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
 
--- Retried, rescheduled or changed by hand; what a worker puts back it knows itself.
+-- Retried, rescheduled, given back or changed by hand. Also what a worker puts back: by then
+-- it may sleep itself, having found nothing else, and others do not know of it.
 CREATE CONSTRAINT TRIGGER wake_after_update
     AFTER UPDATE ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (
-        NEW.status = 'pending' AND OLD.status <> 'sending'
-        AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
+        NEW.status = 'pending' AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
     EXECUTE FUNCTION mailgres.wake();
 
 -- ---- sql/30_engine/31_sleep.sql
 
 -- A worker that finds nothing to do says so, and until when it wants to be woken.
 -- It keeps its row while it is idle and removes it when it is busy: then nobody pays
--- for notifications.
+-- for notifications. Null: it does not listen, and only asks when something is due.
 
 CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 BEGIN
-    INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
-    VALUES (p_worker, clock_timestamp() + p_for)
-    ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+    -- Who looks up every second is still registered: nothing is written for that.
+    IF p_for IS NOT NULL AND NOT EXISTS (
+        SELECT FROM mailgres.sleepers s
+        WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
+    THEN
+        INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
+        VALUES (p_worker, clock_timestamp() + p_for)
+        ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+    END IF;
 
     -- The next email that becomes due by itself. Expired ones in the same index are
     -- passed; promote ends them. Or else emails are ready, and wait for a provider.
@@ -1730,7 +1736,7 @@ BEGIN
             FROM mailgres.routes r
             JOIN mailgres.route_providers rp ON rp.route = r.route
             JOIN mailgres.providers p ON p.name = rp.provider
-            WHERE NOT r.paused AND mailgres.wants_probe(p)
+            WHERE NOT r.paused AND p.circuit <> 'closed' AND mailgres.wants_probe(p)
               AND (p_providers IS NULL OR p.name = ANY (p_providers))
         ) x
         WHERE x.serves
@@ -1945,8 +1951,19 @@ RETURN NOT q.has_attachments AND num_nonnulls(
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
     'Whether a processor can send it that knows the template and the payload only.';
 
--- Picks and locks the next emails of one tenant. One whose earlier try may have
--- arrived is left to who has its provider, for a day. p_plain: see is_plain.
+-- One whose earlier try may have arrived is left to who has its provider, for a day, and
+-- goes with the rest of its batch or not at all. p_plain: see is_plain.
+CREATE FUNCTION mailgres.may_pick(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
+    LANGUAGE sql
+RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
+        OR q.uncertain_since < mailgres.now() - interval '1 day')
+    AND (NOT p_plain OR mailgres.is_plain(q))
+    AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id));
+
+COMMENT ON FUNCTION mailgres.may_pick(public.email_queue, text[], boolean) IS
+    'Whether a claim may take an email that is ready.';
+
+-- Picks and locks the next emails of one tenant.
 CREATE FUNCTION mailgres.pick_of(
     p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
     p_providers text[], p_plain boolean
@@ -1966,10 +1983,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
-                   OR q.uncertain_since < mailgres.now() - interval '1 day')
-              AND (NOT p_plain OR mailgres.is_plain(q))
-              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
+              AND mailgres.may_pick(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -1977,10 +1991,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
-                   OR q.uncertain_since < mailgres.now() - interval '1 day')
-              AND (NOT p_plain OR mailgres.is_plain(q))
-              AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id))
+              AND mailgres.may_pick(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
@@ -2055,6 +2066,36 @@ $$;
 COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
     'One turn round the tenants, up to 3 x weight emails of each.';
 
+-- While no more is ready than a claim takes, it takes all of it, and there are no turns to
+-- keep: a quiet queue is the usual case, and its emails are waited for. Null: there is more,
+-- or a tenant has a limit of its own.
+CREATE FUNCTION mailgres.pick_few(p_route text, p_limit int, p_providers text[], p_plain boolean)
+    RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_few constant int := least(p_limit, 10);
+BEGIN
+    IF EXISTS (SELECT FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%') OR c_few < (
+        SELECT count(*) FROM (
+            SELECT FROM public.email_queue q WHERE q.ready AND q.route = p_route LIMIT c_few + 1) x)
+    THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.ready AND q.route = p_route
+          AND NOT EXISTS (
+              SELECT FROM mailgres.tenants t WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
+          AND mailgres.may_pick(q, p_providers, p_plain)
+        ORDER BY q.priority, q.next_retry_at
+        LIMIT c_few FOR UPDATE OF q SKIP LOCKED);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pick_few(text, int, text[], boolean) IS
+    'Picks and locks all that is ready on a route, if that is not much.';
+
 -- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
 -- most half of the claim; then a turn among all, in which each tenant's own
 -- priorities count. If that does not fill the claim: who is alone in having more
@@ -2072,6 +2113,11 @@ DECLARE
     v_tenant  text;
     v_room    int;
 BEGIN
+    p_picked := mailgres.pick_few(p_route, p_limit, p_providers, p_plain);
+    IF p_picked IS NOT NULL THEN
+        RETURN;
+    END IF;
+
     v_state := ROW('{}', '{}', '{}', coalesce(p_cursors #>> ARRAY[v_urgent, 'cursor'], ''),
                    p_cursors #> ARRAY[v_urgent, 'had']);
     v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);
@@ -2408,9 +2454,14 @@ CREATE FUNCTION mailgres.claim(
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
+    v_due     boolean;
+    v_lost    boolean;
+    v_ready   boolean;
     v_slot    mailgres.claim_slots;
+    v_before  mailgres.claim_slots;
     v_routes  mailgres.open_route[];
     v_route   mailgres.open_route;
+    v_limited boolean;
     v_room    int;
     v_calls   int;
     v_ids     uuid[];
@@ -2423,15 +2474,20 @@ BEGIN
             'Name the worker; claim 1 to 1000 emails for 1 second to 1 hour.');
     END IF;
 
-    IF EXISTS (SELECT FROM public.email_queue q
-               WHERE q.status = 'pending' AND q.due_at <= mailgres.now()) THEN
+    SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'pending' AND q.due_at <= mailgres.now()),
+           EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at <= mailgres.now()),
+           EXISTS (SELECT FROM public.email_queue q WHERE q.ready)
+    INTO v_due, v_lost, v_ready;
+    IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
     -- Whoever claims also takes back what died: a queue that only a cron job works has
     -- no janitor.
-    IF EXISTS (SELECT FROM public.email_queue q
-               WHERE q.status = 'sending' AND q.due_at <= mailgres.now()) THEN
+    IF v_lost THEN
         PERFORM mailgres.reap(p_limit);
+    END IF;
+    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker looks up, and writes nothing
+        RETURN;
     END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);
@@ -2440,14 +2496,24 @@ BEGIN
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
     END IF;
 
-    PERFORM mailgres.lock_limits(v_routes);
+    v_before := v_slot;
+    v_limited := EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
+        SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0);
+    IF v_limited THEN
+        PERFORM mailgres.lock_limits(v_routes);
+    END IF;
 
     -- The routes take turns. If all that was picked has to be set aside, the same
     -- route is tried again; the bound is there so that a claim always ends.
     FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
-        SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        IF v_limited OR v_route.probe THEN
+            SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+        ELSE
+            v_room := p_limit;
+            v_calls := p_limit;
+        END IF;
         IF v_room > 0 THEN
             SELECT * INTO v_slot.cursors, v_ids
             FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
@@ -2470,8 +2536,11 @@ BEGIN
         END IF;
     END LOOP;
 
-    UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
-    WHERE s.slot = v_slot.slot;
+    v_slot.turn := mod(v_slot.turn, greatest(cardinality(v_routes), 1));
+    IF v_slot <> v_before THEN
+        UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
+        WHERE s.slot = v_slot.slot;
+    END IF;
 END
 $$;
 

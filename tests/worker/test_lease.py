@@ -30,6 +30,8 @@ def test_a_slow_call_keeps_its_lease(bench: Bench) -> None:
     with bench.worker(name="slow", lease=1.0, double=slow) as worker:
         until(lambda: len(bench.ledger.entries("inside")) == 2, "the calls are under way")
         with bench.worker(name="eager", lease=1.0, double={"idempotent": False}) as eager:
+            up = "SELECT count(*) FROM mailgres.sleepers WHERE worker = 'eager'"
+            until(lambda: bench.value(up), "it finds nothing")
             bench.until_settled()
             assert eager.stop()["claimed"] == 0
         assert worker.stop()["sent"] == 2
