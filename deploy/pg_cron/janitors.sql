@@ -49,9 +49,22 @@ $$SELECT mailgres.forget_workers(1000) WHERE pg_try_advisory_xact_lock(hashtext(
 -- tell: tells people of new dead letters.
 SELECT cron.schedule('mailgres-tell', '* * * * *',
 format($$SELECT (x.done).handled, (x.done).told
-FROM (SELECT mailgres.tell(10000, %1$L, NULL) AS done
+FROM (SELECT mailgres.tell(10000, %1$L) AS done
       WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.tell')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
+
+-- alerts: tells people of alerts that fire and that are over.
+SELECT cron.schedule('mailgres-alerts', '* * * * *',
+format($$SELECT (x.done).handled, (x.done).told
+FROM (SELECT mailgres.check_alerts(%1$L) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.alerts')) OFFSET 0) x$$,
+nullif(current_setting('mailgres.alert_email', true), '')));
+
+-- webhook: calls the alert webhook with news.
+SELECT cron.schedule('mailgres-webhook', '* * * * *',
+$$SELECT (x.done).handled, (x.done).news
+FROM (SELECT mailgres.take_news(NULL) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.webhook')) OFFSET 0) x$$);
 
 -- What pg_cron wrote down about these jobs.
 SELECT cron.schedule('mailgres-history', '23 3 * * *',

@@ -5,6 +5,7 @@
 SET LOCAL client_min_messages = warning;
 
 DROP VIEW
+    public.email_alerts,
     public.email_common_errors,
     public.email_dead_letters,
     public.email_delivery_times,

@@ -10,7 +10,8 @@ CREATE TABLE mailgres.settings (
     dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
     sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
-    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days')
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
+    database_capacity  bigint CHECK (database_capacity > 0)
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -27,3 +28,5 @@ COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kep
 COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
 COMMENT ON COLUMN mailgres.settings.counts_ttl IS
     'Hourly counts are kept for this long; at least as long as the views look back.';
+COMMENT ON COLUMN mailgres.settings.database_capacity IS
+    'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';

@@ -1,23 +1,6 @@
--- Tells people of dead letters: the operators of all, by a log line, an email and a
--- webhook (the last two by the worker's settings), a tenant's contact of its own, by an
--- email. At most one message in 15 minutes to each. The emails go through the queue; that
--- one of them died is nothing to write about.
-
-CREATE FUNCTION mailgres.send_alert(p_to text, p_payload jsonb) RETURNS text
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF p_to IS NOT NULL THEN
-        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
-    END IF;
-    RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;  -- the log and the webhook have to do
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.send_alert(text, jsonb) IS
-    'Enqueues an alert; returns why it could not, or null.';
+-- Tells people of new dead letters: the operators of all, a tenant's contact of its own.
+-- At most one message in 15 minutes to each. That one of these messages died is nothing
+-- to write about. That there are too many is an alert.
 
 -- What the dead letters of a time have in common, most frequent first.
 CREATE FUNCTION mailgres.dead_reasons(p_since timestamptz, p_until timestamptz, p_tenant text) RETURNS jsonb
@@ -77,8 +60,7 @@ COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
     'Counts new dead letters for the operators and for tenants with a contact.';
 
 CREATE FUNCTION mailgres.tell(
-    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, p_webhook text DEFAULT NULL,
-    OUT handled int, OUT told jsonb
+    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
@@ -86,16 +68,11 @@ AS $$
 DECLARE
     -- Who died in a transaction that is not over yet is found the next time.
     v_until  timestamptz := mailgres.now() - interval '10 seconds';
-    v_since  timestamptz;
+    v_since  timestamptz := (mailgres.lock_notices()).seen_until;
     v_first  timestamptz;
-    v_total  bigint;
-    v_level  text;
     v        record;
-    v_notice jsonb;
 BEGIN
     told := '[]';
-    INSERT INTO mailgres.notices (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
-    SELECT n.seen_until INTO v_since FROM mailgres.notices n WHERE n.audience = 'operators' FOR UPDATE;
     v_first := (
         SELECT q.due_at FROM public.email_queue q
         WHERE q.status = 'failed' AND q.due_at > v_since AND q.due_at <= v_until
@@ -106,70 +83,25 @@ BEGIN
         RETURN;  -- there are more: tell of all of them at once
     END IF;
 
-    SELECT count(*) INTO v_total FROM (
-        SELECT FROM public.email_queue q
-        WHERE q.status = 'failed' AND q.due_at IS NOT NULL AND q.template_type <> 'mailgres_alert' LIMIT 10001) x;
-    v_level := CASE WHEN v_total > 10000 THEN 'ceiling' WHEN v_total > 100 THEN 'alarm' ELSE 'none' END;
-
     FOR v IN
-        SELECT n.*, t.tenant_id, t.contact_email,
-               array_position('{none,alarm,ceiling}', v_level) > array_position('{none,alarm,ceiling}', n.level) AS rises
+        SELECT n.*, t.tenant_id, t.contact_email, n.audience = 'operators' AS is_operators
         FROM mailgres.notices n
         LEFT JOIN mailgres.tenants t ON n.audience = 'tenant:' || t.tenant_id
-        WHERE n.audience = 'operators' OR n.waiting > 0
+        WHERE n.waiting > 0 AND (n.told_at IS NULL OR n.told_at <= mailgres.now() - interval '15 minutes')
         ORDER BY n.audience
         FOR UPDATE OF n
     LOOP
-        IF v.audience = 'operators' AND NOT v.rises THEN
-            UPDATE mailgres.notices n SET level = v_level WHERE n.audience = v.audience AND n.level <> v_level;
-        END IF;
-        CONTINUE WHEN v.told_at > mailgres.now() - interval '15 minutes';
-        CONTINUE WHEN v.waiting = 0 AND (v.audience <> 'operators' OR NOT v.rises);
-        v_notice := jsonb_build_object(
-            'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
-            'total', CASE WHEN v.audience = 'operators' THEN v_total END,
-            'level', CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END,
-            'reasons', mailgres.dead_reasons(
-                CASE WHEN v.audience = 'operators' THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
-                     ELSE v.seen_until END, v_until, v.tenant_id));
-        told := told || (v_notice || jsonb_build_object(
-            'mail', mailgres.send_alert(CASE WHEN v.audience = 'operators' THEN p_email ELSE v.contact_email END, v_notice),
-            'webhook', v.audience = 'operators' AND p_webhook IS NOT NULL
-                AND (v.webhook_off_since IS NULL OR v.webhook IS DISTINCT FROM p_webhook)));
-        UPDATE mailgres.notices n
-        SET waiting = 0, told_at = mailgres.now(),
-            level = CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END
-        WHERE n.audience = v.audience;
+        told := told || mailgres.announce(
+            jsonb_build_object(
+                'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
+                'reasons', mailgres.dead_reasons(
+                    CASE WHEN v.is_operators THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
+                         ELSE v.seen_until END, v_until, v.tenant_id)),
+            CASE WHEN v.is_operators THEN p_email ELSE v.contact_email END);
+        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now() WHERE n.audience = v.audience;
     END LOOP;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.tell(int, text, text) IS
-    'Tells people of new dead letters: enqueues emails; returns how many were new, and what to log and to post.';
-
-CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_email text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
-AS $$
-DECLARE
-    c_most      constant int := 10;
-    v_failures  int;
-BEGIN
-    UPDATE mailgres.notices n
-    SET webhook = p_webhook,
-        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
-                           + (NOT p_ok)::int,
-        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
-    WHERE n.audience = 'operators'
-    RETURNING n.webhook_failures INTO v_failures;
-    IF v_failures IS DISTINCT FROM c_most THEN
-        RETURN false;
-    END IF;
-    UPDATE mailgres.notices n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
-    PERFORM mailgres.send_alert(p_email, jsonb_build_object(
-        'event', 'WebhookOff', 'at', mailgres.now(), 'failures', v_failures));
-    RETURN true;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, text) IS
-    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
+COMMENT ON FUNCTION mailgres.tell(int, text) IS
+    'Tells people of new dead letters: enqueues emails and news; returns how many were new, and what to log.';

@@ -1,24 +1,12 @@
--- What the janitor `tell` writes. Push another version to change it.
+-- What people are told by email. Push another version to change it.
 
-DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert',
-p_settings => $mail${"description": "Tells operators and tenants of dead letters.", "on_uncertain": "resend",
-"sample": {"event": "DeadLetters", "audience": "operators", "new": 3, "total": 120, "level": "alarm",
+DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert', p_default_locale => 'en',
+p_settings => $mail${"description": "Tells operators and tenants of alerts and dead letters.", "on_uncertain": "resend",
+"sample": {"event": "DeadLetters", "audience": "operators", "new": 3,
 "reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
 p_contents => jsonb_build_object('en', jsonb_build_object(
-'subject', $mail${% if event == "WebhookOff" %}mailgres: the alert webhook is off{% else %}mailgres: {{ new }} new dead letters{% if level != "none" %}, {{ total }} in all{% endif %}{% endif %}$mail$,
-'text', $mail${% if event == "WebhookOff" %}
-The alert webhook failed {{ failures }} times in a row and is not called any more.
-
-Set another alert_webhook, or let an operator call:
-SELECT mailgres.note_webhook(webhook, true) FROM mailgres.notices WHERE audience = 'operators';
-{% else %}
-{% if level == "ceiling" %}
-There are more than 10,000 dead letters. None is dropped, but somebody has to look.
-
-{% elif level == "alarm" %}
-There are more than 100 dead letters.
-
-{% endif %}
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: over: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
+'text', $mail${% if event == "DeadLetters" %}
 {{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} were given up since the last message:
 
 {% for each in reasons %}
@@ -28,6 +16,69 @@ There are more than 100 dead letters.
 {% if audience == "operators" %}
 See them:   SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
 Retry one:  SELECT retry_email('…');
+{% endif %}
+{% else %}
+{% for each in firing %}
+{{ each.severity }}: {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}
+
+  {{ each.means }}
+  {{ each.figure }} {{ each.unit }}, threshold {{ each.threshold }}; since {{ each.since }}
+{% if audience == "operators" %}
+  What to do: {{ each.runbook }}
+{% endif %}
+
+{% endfor %}
+{% if resolved %}
+Over:
+{% for each in resolved %}
+- {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, since {{ each.since }}
+{% endfor %}
+
+{% endif %}
+{% if more %}
+And {{ more }} more.
+{% endif %}
+{% if audience == "operators" %}
+All that fire now:  SELECT * FROM email_alerts;
+{% endif %}
+{% endif %}
+$mail$),
+'pt', jsonb_build_object(
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} novas mensagens não entregues{% elif new %}mailgres: {{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[firing[0].severity] }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} e mais {{ new - 1 }}{% endif %}{% else %}mailgres: resolvido: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} e mais {{ resolved | length - 1 }}{% endif %}{% endif %}$mail$,
+'text', $mail${% if event == "DeadLetters" %}
+{{ new }} emails{% if audience != "operators" %} de {{ audience | replace("tenant:", "") }}{% endif %} não foram entregues desde a última mensagem:
+
+{% for each in reasons %}
+- {{ each.emails }} do modelo {{ each.template }}: {{ each.reason }}{% if each.code %} ({{ each.code }}){% endif %}
+
+{% endfor %}
+{% if audience == "operators" %}
+Ver:              SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
+Enviar de novo:   SELECT retry_email('…');
+{% endif %}
+{% else %}
+{% for each in firing %}
+{{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[each.severity] }}: {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}
+
+  {{ each.means }}
+  {{ each.figure }} {{ each.unit }}, limite {{ each.threshold }}; desde {{ each.since }}
+{% if audience == "operators" %}
+  O que fazer: {{ each.runbook }}
+{% endif %}
+
+{% endfor %}
+{% if resolved %}
+Resolvido:
+{% for each in resolved %}
+- {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, desde {{ each.since }}
+{% endfor %}
+
+{% endif %}
+{% if more %}
+E mais {{ more }}.
+{% endif %}
+{% if audience == "operators" %}
+Todos os alertas ativos:  SELECT * FROM email_alerts;
 {% endif %}
 {% endif %}
 $mail$))); END $seed$;

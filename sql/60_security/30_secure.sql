@@ -18,7 +18,7 @@ DECLARE
         public.email_success_by_attempt, public.email_time_between_attempts, public.email_error_codes,
         public.email_common_errors, public.email_dlq_entries, public.email_dlq_size, public.email_dlq_per_hour,
         public.email_dlq_by_code, public.email_dlq_by_tenant, public.email_dlq_by_age,
-        public.email_tenant_fairness, public.email_monitoring';
+        public.email_tenant_fairness, public.email_alerts, public.email_monitoring';
     c_figures constant text := '
         mailgres.rollup_deltas, mailgres.try_deltas, mailgres.rollup_by_template, mailgres.rollup_by_tenant,
         mailgres.rollup_by_provider, mailgres.rollup_by_retries, mailgres.rollup_by_status,
@@ -30,7 +30,8 @@ DECLARE
         mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
     c_asked constant text := '
         mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
-        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient';
+        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient,
+        mailgres.alerts_now';
     v_role    text;
     v_object  text;
     v_grant   record;
@@ -72,7 +73,8 @@ BEGIN
                 mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
+                mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
@@ -87,7 +89,8 @@ BEGIN
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
+                mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
@@ -100,6 +103,7 @@ BEGIN
                 mailgres.reschedule_emails, mailgres.find_dead_letters, mailgres.purge_dead_letters,
                 mailgres.pause_tenant, mailgres.resume_tenant, mailgres.weigh_tenant, mailgres.tenant_states,
                 mailgres.set_policy, mailgres.suppress, mailgres.unsuppress'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.set_alert_rule, mailgres.reset_webhook'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -109,7 +113,7 @@ BEGIN
                 mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
             -- a route is paused, not deleted: emails may be on it
             ('mailgres_operator', 'INSERT, UPDATE ON mailgres.routes'),
-            ('mailgres_operator', 'UPDATE ON mailgres.settings'),
+            ('mailgres_operator', 'UPDATE ON mailgres.settings, mailgres.alert_rules'),
 
             -- the columns without a person's data
             ('mailgres_analyst', 'SELECT (id, template_type, status, retries, max_retries, last_attempt_at,

@@ -45,7 +45,9 @@ MailgresError
     ├── InvalidRoute
     ├── InvalidPause
     ├── InvalidPolicy
-    └── InvalidFilter
+    ├── InvalidFilter
+    ├── UnknownAlertRule
+    └── InvalidAlertRule
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
 do about it, so that an error is worth reading wherever it is raised. Errors the database raises
@@ -406,3 +408,17 @@ class InvalidFilter(OrderRefused):
 
     sqlstate = "MG080"
     default_hint = "Mend it; docs/cli.md lists what emails can be filtered by."
+
+
+class UnknownAlertRule(OrderRefused):
+    """There is no such rule of alerts."""
+
+    sqlstate = "MG090"
+    default_hint = "`mailgres alerts rules` shows all."
+
+
+class InvalidAlertRule(OrderRefused):
+    """A rule of alerts cannot be like that."""
+
+    sqlstate = "MG091"
+    default_hint = "Thresholds are 0 or more; severities are info, warning and critical."

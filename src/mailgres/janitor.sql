@@ -37,11 +37,21 @@ SELECT mailgres.forget_workers(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashte
 
 -- tell --
 SELECT (x.done).handled, (x.done).told
-FROM (SELECT mailgres.tell(%(chunk)s, %(alert_email)s, %(webhook)s) AS done
+FROM (SELECT mailgres.tell(%(chunk)s, %(alert_email)s) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s)) OFFSET 0) x
+
+-- alerts --
+SELECT (x.done).handled, (x.done).told
+FROM (SELECT mailgres.check_alerts(%(alert_email)s) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s)) OFFSET 0) x
+
+-- webhook --
+SELECT (x.done).handled, (x.done).news
+FROM (SELECT mailgres.take_news(%(webhook)s) AS done
       WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s)) OFFSET 0) x
 
 -- note_webhook --
-SELECT mailgres.note_webhook(%(webhook)s, %(ok)s, %(alert_email)s)
+SELECT mailgres.note_webhook(%(webhook)s, %(ok)s, %(news)s)
 
 -- heartbeat --
 SELECT mailgres.heartbeat(%(worker)s, %(version)s, %(details)s)

@@ -150,3 +150,16 @@ SELECT to_jsonb(x) FROM (
     GROUP BY GROUPING SETS ((h.error_code), (h.tenant_id), (h.template_type), (h.dead_reason))
 ) x
 ORDER BY x.by, x.in_queue + x.archived DESC, x.name
+
+-- alerts --
+SELECT to_jsonb(a) FROM public.email_alerts a
+
+-- alert_rules --
+SELECT to_jsonb(r) FROM mailgres.alert_rules r ORDER BY r.name
+
+-- set_alert_rule --
+SELECT to_jsonb(mailgres.set_alert_rule(
+    %(rule)s, %(threshold)s::double precision, %(window)s::interval, %(severity)s, %(enabled)s))
+
+-- reset_webhook --
+SELECT mailgres.reset_webhook()

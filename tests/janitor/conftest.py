@@ -6,6 +6,8 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool
 
+from doubles.http_server import serving
+from janitor.desk import SECRET, Desk, Hook
 from janitor.house import House
 from support.fixtures import clock, committed, queue, shared_connection, shared_url
 
@@ -17,3 +19,16 @@ def house(conn: psycopg.Connection, database_url: str) -> Iterator[House]:
     """A queue of the test's own, and a pool as a worker has one."""
     with ConnectionPool(database_url, min_size=1, max_size=4, timeout=20) as pool:
         yield House(conn, database_url, pool)
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    with serving(made) as url:
+        made.url = f"{url}/{SECRET}"
+        yield made
+
+
+@pytest.fixture
+def desk(house: House, hook: Hook) -> Desk:
+    return Desk(house, hook)

@@ -107,11 +107,23 @@ def tell(house: House) -> Callable[[], bool]:
     return lambda: house.value(told) == 1
 
 
+def alerts(house: House) -> Callable[[], bool]:
+    house.run("UPDATE mailgres.providers SET circuit = 'open'")
+    told = "SELECT count(*) FROM mailgres.alerts WHERE told = 'firing'"
+    return lambda: house.value(told) == 1
+
+
+def webhook(house: House) -> Callable[[], bool]:
+    house.run("INSERT INTO mailgres.news (body) VALUES ('{}')")
+    house.clock.forward(DAY)
+    return lambda: house.rows("SELECT id FROM mailgres.news") == []
+
+
 DUTIES = {
     duty.__name__: duty
     for duty in (
         *(rollups, depth, trim, heartbeat, promote, reap, expire, archive, purge, retention),
-        *(forget, tell),
+        *(forget, tell, alerts, webhook),
     )
 }
 
@@ -224,7 +236,7 @@ def test_lock_and_work_are_one_statement(name: str) -> None:
     one = JANITORS[name]
     assert ("WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))" in one.query) == one.locked
     assert one.query == queries.load("janitor.sql")[name]
-    assert (one.chunk is None) == (name in ("heartbeat", "depth"))
+    assert (one.chunk is None) == (name in ("heartbeat", "depth", "alerts", "webhook"))
 
 
 def test_locks_of_different_duties_are_different(house: House) -> None:

@@ -33,6 +33,7 @@ GOOD: dict[str, tuple[str, str]] = {
     "smtp_url": ("smtp://me:one@mx:587?tls=starttls", "smtps://mx.example.com"),
     "alert_email": ("admin@example.com", "ops@example.co.uk"),
     "alert_webhook": ("https://hooks.example.com/T1/B2?key=3", "http://127.0.0.1:9/x"),
+    "alert_webhook_format": ("slack", "json"),
     "log_format": ("json", "console"),
     "log_level": ("debug", "error"),
 }
@@ -97,6 +98,7 @@ BAD: dict[str, list[object]] = {
     ],
     "alert_email": ["me", "Ana <ana@example.com>", "", 1],
     "alert_webhook": ["http://example.com/x", "ftp://example.com", "https://", "hooks", ""],
+    "alert_webhook_format": ["teams", ""],
     "log_format": ["xml"],
     "log_level": ["loud", 10],
 }

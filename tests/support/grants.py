@@ -67,7 +67,12 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.heartbeat": _JANITOR,
     "mailgres.forget_workers": _JANITOR,
     "mailgres.tell": _JANITOR,
+    "mailgres.check_alerts": _JANITOR,
+    "mailgres.alerts_now": _VIEWERS,
+    "mailgres.take_news": _JANITOR,
     "mailgres.note_webhook": _JANITOR,
+    "mailgres.set_alert_rule": {OPERATOR},
+    "mailgres.reset_webhook": {OPERATOR},
     "mailgres.sleep": {WORKER},
     "mailgres.rise": {WORKER},
     "mailgres.capture": {WORKER},
@@ -106,6 +111,14 @@ EXECUTE: Final[dict[str, set[str]]] = {
 }
 """Functions that somebody besides the owner may call."""
 
+_OF_ALERTS = _names(
+    """
+    alert_notice alert_window announce figures_of_database figures_of_emails figures_of_outcomes
+    figures_of_providers figures_of_starving figures_of_waiting is_worth_mail last_seen
+    lock_notices minutes nearest_rule note_alerts rounded untold_alerts waiting_tenants
+    """
+)
+
 INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
@@ -128,6 +141,7 @@ INTERNAL: Final = {
         wants_probe with_settings without_addresses
         """
     )
+    | _OF_ALERTS
 }
 """Functions that only the owner's functions call."""
 
@@ -145,7 +159,7 @@ ANALYSTS_VIEWS: Final = {
         queue_state pending_by_template throughput workers providers eta failure_rate_by_template
         kpis delivery_times retried recovery_by_retries success_by_attempt time_between_attempts
         error_codes common_errors dlq_entries dlq_size dlq_per_hour dlq_by_code dlq_by_tenant
-        dlq_by_age tenant_fairness monitoring
+        dlq_by_age tenant_fairness alerts monitoring
         """
     )
 }
@@ -179,11 +193,14 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_logs": {OPERATOR: _READ, SERVICE: _READ},
     "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
     "public.email_dead_letters": {OPERATOR: _READ},
+    "mailgres.alert_rules": {OPERATOR: _READ | {"UPDATE"}},
+    "mailgres.alerts": _OPERATOR_READS,
     "mailgres.attachments": _WORKER_READS,
     "mailgres.buckets": _OPERATOR_READS,
     "mailgres.captured": _OPERATOR_READS,
     "mailgres.claim_slots": _OPERATOR_READS,
     "mailgres.dead_letters": _OPERATOR_READS,
+    "mailgres.news": _OPERATOR_READS,
     "mailgres.notices": _OPERATOR_READS,
     "mailgres.provider_events": _WORKER_READS,
     "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,

@@ -12,6 +12,7 @@ from mailgres.cli.errors import FriendlyGroup
 __all__ = ["main"]
 
 COMMANDS = {
+    "alerts": "alerts",
     "cancel": "retry",
     "config": "config",
     "demo": "demo",

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from mailgres import database, queries
-from mailgres.errors import MailgresError, UnknownProvider, UnknownRetryPolicy, UnknownRoute
+from mailgres.errors import (
+    MailgresError,
+    UnknownAlertRule,
+    UnknownProvider,
+    UnknownRetryPolicy,
+    UnknownRoute,
+)
 from mailgres.settings.kinds import suggestion
 from mailgres.sqlstates import from_database
 
@@ -20,12 +26,14 @@ TIMEOUT = "5s"
 STREAMED = 500
 """Rows in memory at once of what may be long."""
 _NO_PRIVILEGE = "42501"
-_LISTS: dict[type[MailgresError], tuple[str, str]] = {
-    UnknownProvider: ("providers", "provider"),
-    UnknownRoute: ("routes", "route"),
-    UnknownRetryPolicy: ("policies", "name"),
+_LISTS: dict[type[MailgresError], tuple[str, str, str]] = {
+    UnknownProvider: ("providers", "provider", "providers list"),
+    UnknownRoute: ("routes", "route", "routes list"),
+    UnknownRetryPolicy: ("policies", "name", "policies list"),
+    UnknownAlertRule: ("alert_rules", "name", "alerts rules"),
 }
-"""For each error about a name: what lists the known ones, as a query and as a command."""
+"""For each error about a name: what lists the known ones, as a query (and its key) and
+as a command."""
 
 
 class Operator:
@@ -50,11 +58,11 @@ class Operator:
     def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
         """Name what was most likely meant, in the error's hint."""
         self._connection.rollback()
-        listing, key = _LISTS[type(error)]
+        listing, key, command = _LISTS[type(error)]
         known = [row[key] for row in self.ask(listing)]
         unknown = next((name for name in given if name not in known), "")
         if meant := suggestion(unknown, known):
-            error.hint = f"Did you mean {meant}? `mailgres {listing} list` shows all."
+            error.hint = f"Did you mean {meant}? `mailgres {command}` shows all."
 
 
 @contextmanager
@@ -63,7 +71,7 @@ def operator(
 ) -> Iterator[Operator]:
     """Ask the database in one transaction; an error becomes what a person needs of it.
 
-    `names`: the providers, routes or policies that somebody named, and may have misspelt.
+    `names`: the providers, routes, policies or rules that somebody named, and may have misspelt.
     `dry_run`: everything is taken back in the end.
     """
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--all", "every", is_flag=True, help="All duties that are not a worker's own.")
 @click.option("--worker", metavar="NAME", help="Whose heartbeat it is.")
-@settings_options("database_url", "alert_email", "alert_webhook")
+@settings_options("database_url", "alert_email", "alert_webhook", "alert_webhook_format")
 def janitor(*, settings: Settings, name: str | None, every: bool, worker: str | None) -> None:
     """Do one duty of the janitors once, or all, or list them.
 
@@ -74,10 +74,12 @@ def _do_all(settings: Settings) -> None:
 
 def _do(duty: Janitor, settings: Settings, worker: str) -> None:
     """Do a duty once and report it in a line of JSON."""
-    alerts = janitors.Alerts(settings.alert_email, settings.alert_webhook)
+    alerts = janitors.Alerts(
+        settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
+    )
     given = janitors.WorkerInfo(worker, __version__, alerts=alerts)
     url = settings.database_url
-    with _explained(duty):
+    with explained(duty):
         done = janitors.run(duty, lambda: database.connect(url, autocommit=True), given)
     report = {"janitor": duty.name, "handled": done.handled, "busy": done.busy, "more": done.more}
     click.echo(json.dumps(report))
@@ -100,7 +102,7 @@ def _find(name: str) -> Janitor:
 
 
 @contextmanager
-def _explained(duty: Janitor) -> Iterator[None]:
+def explained(duty: Janitor) -> Iterator[None]:
     """Turn errors of the database into what a person needs of them."""
     try:
         yield

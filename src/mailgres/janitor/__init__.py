@@ -7,6 +7,7 @@ may: a duty is done by one of them at a time.
 
 from __future__ import annotations
 
+from mailgres.janitor.alerts import ALERTS
 from mailgres.janitor.archive import ARCHIVE
 from mailgres.janitor.depth import DEPTH
 from mailgres.janitor.duty import Alerts, Janitor
@@ -21,6 +22,7 @@ from mailgres.janitor.rollups import ROLLUPS
 from mailgres.janitor.runner import Done, WorkerInfo, run
 from mailgres.janitor.tell import TELL
 from mailgres.janitor.trim import TRIM
+from mailgres.janitor.webhook import WEBHOOK
 
 __all__ = ["JANITORS", "Alerts", "Done", "Janitor", "WorkerInfo", "run"]
 
@@ -39,6 +41,8 @@ JANITORS = {
         HEARTBEAT,
         FORGET,
         TELL,
+        ALERTS,
+        WEBHOOK,
     )
 }
 """All duties by name."""

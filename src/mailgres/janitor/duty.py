@@ -24,6 +24,7 @@ class Alerts:
 
     email: str | None = None
     webhook: str | None = field(default=None, repr=False)
+    webhook_format: str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)

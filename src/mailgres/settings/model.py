@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Profile = Literal["production", "development", "gateway"]
 Listen = Literal["auto", "on", "off"]
+WebhookFormat = Literal["auto", "json", "slack"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -186,11 +187,16 @@ class Settings:
     smtp_url: str | None = setting(SmtpUrl(), "The SMTP server.", None, secret=True)
     alert_email: str | None = setting(
         Text("one plain address such as admin@example.com", _ADDRESS, "ADDRESS", 254),
-        "Who is told of dead letters, by an email through the queue.",
+        "Who is told of alerts and dead letters, by an email through the queue.",
         None,
     )
     alert_webhook: str | None = setting(
-        WebhookUrl(), "What is called with news of dead letters, as JSON.", None, secret=True
+        WebhookUrl(), "What is called with alerts and news of dead letters.", None, secret=True
+    )
+    alert_webhook_format: WebhookFormat = setting(
+        Choice(get_args(WebhookFormat)),
+        "What the webhook is called with: JSON, or a message for Slack; `auto` knows Slack's host.",
+        "auto",
     )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"

@@ -65,7 +65,7 @@ def open_worker(
 @contextmanager
 def _janitors(settings: Settings, store: Store) -> Iterator[None]:
     """Let the janitors work meanwhile."""
-    alerts = Alerts(settings.alert_email, settings.alert_webhook)
+    alerts = Alerts(settings.alert_email, settings.alert_webhook, settings.alert_webhook_format)
     known_as = WorkerInfo(settings.worker_name, __version__, alerts=alerts)
     scheduler = Scheduler(store.pool, known_as)
     scheduler.start()

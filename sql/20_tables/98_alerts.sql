@@ -1,0 +1,63 @@
+-- Alerts: rules are rows, and so is the state of each that fired. What people have been
+-- told is kept with it, so that each is told once when it fires and once when it is over.
+
+CREATE TABLE mailgres.alert_rules (
+    name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    threshold    double precision NOT NULL CHECK (threshold >= 0 AND threshold < 'infinity'),
+    unit         text NOT NULL,
+    reaches      boolean NOT NULL DEFAULT false,
+    time_window  interval CHECK (time_window > '0' AND time_window <= '7 days'),
+    least        int NOT NULL DEFAULT 0 CHECK (least >= 0),
+    severity     text NOT NULL CHECK (severity IN ('info', 'warning', 'critical')),
+    enabled      boolean NOT NULL DEFAULT true,
+    about        text NOT NULL DEFAULT 'queue'
+                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session')),
+    means        text NOT NULL CHECK (means <> ''),
+    runbook      text NOT NULL GENERATED ALWAYS AS ('docs/runbook.md#' || name) STORED,
+    CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
+);
+
+COMMENT ON TABLE mailgres.alert_rules IS 'When people are told; change threshold, window, severity as you like.';
+COMMENT ON COLUMN mailgres.alert_rules.threshold IS 'It fires when the figure is larger than this.';
+COMMENT ON COLUMN mailgres.alert_rules.unit IS 'What the figure counts.';
+COMMENT ON COLUMN mailgres.alert_rules.reaches IS 'It fires when the figure is as large as the threshold, too.';
+COMMENT ON COLUMN mailgres.alert_rules.time_window IS
+    'The time that is looked at, or that something has to last; null: neither.';
+COMMENT ON COLUMN mailgres.alert_rules.least IS
+    'Where there is less to judge by, it does not fire: one failure of two mails at night is nothing.';
+COMMENT ON COLUMN mailgres.alert_rules.about IS 'What it fires for: the queue as a whole, or each tenant, template and so on.';
+COMMENT ON COLUMN mailgres.alert_rules.runbook IS 'The section of the documentation that says what to do.';
+
+CREATE TABLE mailgres.alerts (
+    rule         text NOT NULL REFERENCES mailgres.alert_rules ON UPDATE CASCADE ON DELETE CASCADE,
+    subject      text NOT NULL DEFAULT '',
+    figure       double precision NOT NULL,
+    since        timestamptz NOT NULL,
+    seen_at      timestamptz NOT NULL,
+    resolved_at  timestamptz,
+    told         text NOT NULL DEFAULT 'nothing' CHECK (told IN ('nothing', 'firing', 'resolved')),
+    told_at      timestamptz,
+    PRIMARY KEY (rule, subject),
+    CONSTRAINT alerts_told CHECK ((told = 'nothing') = (told_at IS NULL))
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were told of them.';
+COMMENT ON COLUMN mailgres.alerts.subject IS 'Which tenant, template, provider; empty: the queue.';
+COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When it was last seen to be so; it is over when that was some minutes ago.';
+COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it was found to be over; null: it fires.';
+COMMENT ON COLUMN mailgres.alerts.told IS 'The last that people were told of it.';
+
+-- What the webhook is to be called with. A row leaves when it was; who dies meanwhile
+-- leaves it to others.
+
+CREATE TABLE mailgres.news (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT mailgres.now(),
+    body         jsonb NOT NULL,
+    tries        int NOT NULL DEFAULT 0,
+    taken_until  timestamptz
+);
+
+COMMENT ON TABLE mailgres.news IS 'News that operators have not been told yet by the webhook.';
+COMMENT ON COLUMN mailgres.news.tries IS 'Calls that failed.';
+COMMENT ON COLUMN mailgres.news.taken_until IS 'Until then a worker is at it, or it waits after a failure.';

@@ -1,0 +1,56 @@
+-- What operators set about alerts.
+
+-- The name that has most in common with another, by pieces of three letters.
+CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
+    LANGUAGE sql STABLE
+RETURN (
+    SELECT r.name
+    FROM mailgres.alert_rules r
+    CROSS JOIN LATERAL (
+        SELECT count(DISTINCT g.piece) AS common
+        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
+        WHERE position(g.piece IN r.name) > 0
+    ) x
+    WHERE x.common > 0
+    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
+
+COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
+
+CREATE FUNCTION mailgres.set_alert_rule(
+    p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
+    p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
+) RETURNS mailgres.alert_rules
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_rule mailgres.alert_rules;
+BEGIN
+    SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
+            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
+            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
+    ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
+                       AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
+        PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
+            format('Give a number of %s, 0 or more%s.', v_rule.unit, CASE v_rule.unit WHEN '%' THEN ', at most 100' ELSE '' END));
+    ELSIF p_time_window IS NOT NULL AND v_rule.time_window IS NULL THEN
+        PERFORM mailgres.refuse('MG091', format('%s has no window', p_name), 'Set its threshold instead.');
+    ELSIF p_time_window <= '0' OR p_time_window > '7 days' THEN
+        PERFORM mailgres.refuse('MG091', 'a window is longer than nothing and at most 7 days',
+            format('It is %s now.', v_rule.time_window));
+    ELSIF p_severity NOT IN ('info', 'warning', 'critical') THEN
+        PERFORM mailgres.refuse('MG091', format('%L is no severity', left(p_severity, 100)),
+            'Give info, warning or critical.');
+    END IF;
+    UPDATE mailgres.alert_rules r
+    SET threshold = coalesce(p_threshold, r.threshold), time_window = coalesce(p_time_window, r.time_window),
+        severity = coalesce(p_severity, r.severity), enabled = coalesce(p_enabled, r.enabled)
+    WHERE r.name = p_name
+    RETURNING * INTO v_rule;
+    RETURN v_rule;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_alert_rule(text, double precision, interval, text, boolean) IS
+    'Changes a rule; what is null stays. Returns it.';

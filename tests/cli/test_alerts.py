@@ -1,0 +1,156 @@
+"""`mailgres alerts`, run as a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from doubles.http_server import Reply, serving
+from support.program import Program
+from support.queue import Clock, Queue
+
+OPEN = "UPDATE mailgres.providers SET circuit = 'open', reopened = 2 WHERE name = 'capture'"
+PARK = """
+    UPDATE email_queue
+    SET ready = false, parked_since = mailgres.now(), next_retry_at = mailgres.now() + '1 minute'
+"""
+
+
+@pytest.fixture
+def clock(queue: Queue) -> Clock:
+    return Clock(queue.conn)
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    told: list[Any] = []
+
+    def answer(_method: str, _path: str, _headers: dict[str, str], body: bytes) -> Reply:
+        told.append(json.loads(body))
+        return Reply(200, b"")
+
+    with serving(answer) as url:
+        yield url, told
+
+
+def test_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
+    assert mailgres("alerts", "list") == "Nothing fires.\n"
+    assert mailgres.json("alerts", "list") == []
+    queue.run(OPEN)
+    queue.enqueue(tenant_id="acme")
+    queue.run(PARK)
+    at = f"{clock.now:%Y-%m-%d %H:%M:%S} UTC"
+    page = "docs/runbook.md"
+    assert mailgres("alerts", "list").splitlines() == [
+        f"severity  rule          subject  figure      threshold  {'since':{len(at)}}  what to do",
+        f"critical  circuit_open  capture  2 openings  0          {at}  {page}#circuit_open",
+        f"warning   parked        acme     1 emails    0          {at}  {page}#parked",
+    ]
+    assert [one["rule"] for one in mailgres.json("alerts", "list")] == ["circuit_open", "parked"]
+
+
+def test_rules(mailgres: Program) -> None:
+    found = mailgres.json("alerts", "rules")
+    (one,) = [each for each in found if each["name"] == "failure_rate"]
+    assert (one["threshold"], one["time_window"], one["severity"]) == (10, "01:00:00", "critical")
+    lines = mailgres("alerts", "rules").splitlines()
+    assert len(lines) == len(found) + 1
+    (line,) = [each for each in lines if each.startswith("quota_80")]
+    assert line.split()[1:6] == ["≥", "80", "%", "-", "-"]
+
+
+def test_set(mailgres: Program) -> None:
+    done = mailgres("alerts", "set", "failure_rate", "--threshold", "5", "--window", "30m")
+    assert done == "failure_rate: > 5 % over 00:30:00, critical\n"
+    assert mailgres("alerts", "set", "parked", "--severity", "info") == "parked: > 0 emails, info\n"
+    assert mailgres("alerts", "set", "parked", "--off") == "parked: > 0 emails, off\n"
+    assert mailgres("alerts", "set", "parked", "--on") == "parked: > 0 emails, info\n"
+
+
+def test_what_is_refused(mailgres: Program) -> None:
+    what, hint = mailgres.fails("alerts", "set", "failure_rate", "--threshold", "-1")
+    assert what == "-1 is no threshold of failure_rate"
+    assert hint == "Give a number of %, 0 or more, at most 100."
+    for bad in ("101", "nan", "inf"):
+        assert (
+            "is no threshold"
+            in mailgres.fails("alerts", "set", "failure_rate", "--threshold", bad)[0]
+        )
+    what, _ = mailgres.fails("alerts", "set", "dead_letters", "--window", "1h")
+    assert what == "dead_letters has no window"
+    assert "Give --threshold" in mailgres.misused("alerts", "set", "failure_rate")
+    assert "valid float" in mailgres.misused("alerts", "set", "parked", "--threshold", "ten")
+    assert "too long" in mailgres.misused("alerts", "set", "backlog", "--window", "8d")
+    assert "fatal" in mailgres.misused("alerts", "set", "parked", "--severity", "fatal")
+
+
+def test_an_unknown_rule(mailgres: Program) -> None:
+    what, hint = mailgres.fails("alerts", "set", "failure_rat", "--off")
+    assert what == "there is no alert rule 'failure_rat'"
+    assert hint == "Did you mean failure_rate? `mailgres alerts rules` shows all."
+    _, hint = mailgres.fails("alerts", "set", "zzz", "--off")
+    assert hint.startswith("Known rules: backlog, ")
+
+
+def test_check(mailgres: Program, queue: Queue) -> None:
+    assert mailgres("alerts", "check") == ""
+    queue.enqueue()
+    queue.run(PARK)
+    assert mailgres("alerts", "check") == "", "a warning can wait"
+    queue.run(OPEN)
+    done = mailgres.run("alerts", "check")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["rule", "circuit_open"]
+    assert queue.rows("SELECT * FROM mailgres.alerts") == [], "it only looked"
+
+
+def test_check_covers_a_dead_fleet(
+    mailgres: Program, queue: Queue, hook: tuple[str, list[Any]]
+) -> None:
+    """Nobody lives who could tell; so whoever watches does, once."""
+    url, told = hook
+    queue.enqueue()
+    queue.run("UPDATE email_queue SET next_retry_at = next_retry_at - interval '1 hour'")
+    to = {"MAILGRES_ALERT_EMAIL": "admin@example.com", "MAILGRES_ALERT_WEBHOOK": url}
+    for _ in range(2):
+        done = mailgres.run("alerts", "check", "--tell", **to)
+        assert done.returncode == 1
+        assert "no_processor" in done.stdout
+    (news,) = told
+    assert [one["rule"] for one in news["firing"]] == ["no_processor"]
+    alerts = "SELECT count(*) FROM email_queue WHERE template_type = 'mailgres_alert'"
+    assert queue.value(alerts) == 1
+
+
+def test_check_without_a_database() -> None:
+    what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check")
+    assert "Cannot connect" in what
+    what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check", "--tell")
+    assert "Cannot connect" in what
+
+
+def test_reset_webhook(mailgres: Program, queue: Queue) -> None:
+    assert mailgres("alerts", "reset-webhook") == "The webhook was not switched off.\n"
+    for _ in range(10):
+        queue.run("SELECT mailgres.note_webhook('digest', false)")
+    assert mailgres("alerts", "reset-webhook") == "The webhook is called again.\n"
+
+
+def test_who_may(mailgres: Program) -> None:
+    as_analyst = {"PGOPTIONS": "-c role=mailgres_analyst"}
+    assert mailgres("alerts", "list", **as_analyst) == "Nothing fires.\n"
+    assert mailgres("alerts", "check", **as_analyst) == ""
+    what, hint = mailgres.fails("alerts", "set", "parked", "--off", **as_analyst)
+    assert "permission denied" in what
+    assert "GRANT mailgres_operator" in hint
+    as_operator = {"PGOPTIONS": "-c role=mailgres_operator"}
+    assert "off" in mailgres("alerts", "set", "parked", "--off", **as_operator)
+    assert "parked" in mailgres("alerts", "rules", **as_operator)
+
+
+def test_no_schema(empty_database_url: str) -> None:
+    _, hint = Program(empty_database_url).fails("alerts", "list")
+    assert hint == "Run `mailgres migrate`."

@@ -1,0 +1,328 @@
+"""Alerts are told once when they fire, once when they are over, by every way, without storms."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from janitor.desk import ADMIN, MINUTE, SECRET, Desk, Hook, rendered
+from janitor.house import SECOND, House
+from mailgres.janitor import Alerts
+from support.concurrency import at_once
+from support.postgres import Connect
+
+OPEN = "UPDATE mailgres.providers SET circuit = 'open', reopened = 1 WHERE name = 'capture'"
+CLOSE = "UPDATE mailgres.providers SET circuit = 'closed', reopened = 0 WHERE name = 'capture'"
+CHECK = "SELECT mailgres.check_alerts('admin@example.com')"
+PARK = """
+    INSERT INTO email_queue (template_type, recipient_email, tenant_id, next_retry_at, parked_since)
+    SELECT 'welcome_user', 'ana@example.com', t, mailgres.now() + interval '1 day', mailgres.now()
+    FROM unnest(%s::text[]) t
+"""
+UNPARK = "UPDATE email_queue SET parked_since = NULL"
+
+
+def told(hook: Hook) -> list[tuple[list[str], list[str]]]:
+    """What fired and what was over, by message."""
+    return [
+        ([one["rule"] for one in news["firing"]], [one["rule"] for one in news["resolved"]])
+        for news in hook.news
+    ]
+
+
+def state(house: House, rule: str = "circuit_open") -> object:
+    return house.row("SELECT * FROM mailgres.alerts WHERE rule = %s", rule)
+
+
+FIRES: tuple[list[str], list[str]] = (["circuit_open"], [])
+OVER: tuple[list[str], list[str]] = ([], ["circuit_open"])
+
+
+# --- once each
+
+
+def test_by_log_webhook_and_mail(desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    assert desk.check() == 0
+    desk.house.run(OPEN)
+    start = desk.house.clock.now
+    with caplog.at_level(logging.INFO, "mailgres.janitor.alerts"):
+        assert desk.check() == 1
+    assert told(hook) == [FIRES]
+    (alert,) = hook.news[0]["firing"]
+    assert (alert["subject"], alert["figure"], alert["severity"]) == ("capture", 1, "critical")
+    (record,) = [one for one in caplog.records if one.name == "mailgres.janitor.alerts"]
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == (
+        "critical: circuit_open (capture): 1 openings, threshold 0;"
+        " see docs/runbook.md#circuit_open"
+    )
+    assert record.__dict__["event"] == "AlertFiring"
+    assert (record.__dict__["rule"], record.__dict__["subject"]) == ("circuit_open", "capture")
+    (mail,) = desk.mails()
+    subject, text = rendered(desk.house, mail.id)
+    assert subject == "mailgres: critical: circuit_open (capture)"
+    assert "1 openings, threshold 0; since" in text
+    assert "What to do: docs/runbook.md#circuit_open" in text
+    assert SECRET not in caplog.text + text
+    (row,) = desk.house.rows("SELECT * FROM email_alerts")
+    assert (row.rule, row.subject, row.since) == ("circuit_open", "capture", start)
+
+
+def test_fires_once_and_resolves_once(desk: Desk, hook: Hook) -> None:
+    desk.house.run(OPEN)
+    assert [desk.check(after=MINUTE) for _ in range(30)] == [1] + [0] * 29
+    desk.house.run(CLOSE)
+    assert desk.firing() == []
+    assert [desk.check(after=MINUTE) for _ in range(30)] == [0] * 4 + [1] + [0] * 25
+    assert told(hook) == [FIRES, OVER]
+    assert len(desk.mails()) == 2
+    desk.house.clock.forward(timedelta(days=8))
+    desk.check()
+    assert desk.house.rows("SELECT * FROM mailgres.alerts") == []
+
+
+def test_the_mail_of_one_that_is_over(desk: Desk) -> None:
+    desk.house.run(OPEN)
+    desk.check()
+    desk.house.run("DELETE FROM email_queue")
+    desk.house.run(CLOSE)
+    desk.check(after=5 * MINUTE)
+    subject, text = rendered(desk.house, desk.mails()[-1].id)
+    assert subject == "mailgres: over: circuit_open (capture)"
+    assert "Over:\n\n- circuit_open (provider capture), since" in text
+
+
+def test_in_portuguese(desk: Desk) -> None:
+    desk.house.run(OPEN)
+    desk.check()
+    subject, text = rendered(desk.house, desk.mails()[0].id, "pt-BR")
+    assert subject == "mailgres: crítico: circuit_open (capture)"
+    assert "1 openings, limite 0; desde" in text
+
+
+def test_since_stays_while_it_fires(desk: Desk) -> None:
+    desk.house.run(OPEN)
+    start = desk.house.clock.now
+    for _ in range(3):
+        desk.check()
+        desk.house.clock.forward(MINUTE)
+    (row,) = desk.house.rows("SELECT since, figure FROM email_alerts")
+    assert row.since == start
+
+
+# --- no storm
+
+
+def test_one_that_flaps(desk: Desk, hook: Hook) -> None:
+    """Up a minute and down a minute for an hour: it fires all the time, and is told once."""
+    for number in range(60):
+        desk.house.run(CLOSE if number % 2 else OPEN)
+        desk.check(after=MINUTE)
+    assert told(hook) == [FIRES]
+
+
+def test_one_that_flaps_slowly(desk: Desk, hook: Hook) -> None:
+    """Up for a minute and down for nine: it comes back sooner than people want to hear of it."""
+    for number in range(120):
+        desk.house.run(OPEN if number % 10 == 0 else CLOSE)
+        desk.check(after=MINUTE)
+    fired = [one for one in told(hook) if one == FIRES]
+    over = [one for one in told(hook) if one == OVER]
+    assert len(fired) <= 120 // 15
+    assert len(fired) - len(over) in (0, 1), "who hears of it hears that it is over"
+
+
+def test_one_that_was_over_before_it_was_told(desk: Desk, hook: Hook) -> None:
+    desk.house.run(PARK, ["a"])
+    desk.check()
+    desk.house.run(OPEN.replace("circuit", "enabled = false, circuit"))
+    desk.house.run("UPDATE mailgres.alert_rules SET severity = 'info'")
+    desk.house.run("UPDATE mailgres.providers SET enabled = true")
+    desk.check(after=SECOND)
+    assert state(desk.house).told == "nothing", "waits for its turn"  # type: ignore[attr-defined]
+    desk.house.run(CLOSE)
+    desk.check(after=20 * MINUTE)
+    assert told(hook) == [(["parked"], [])]
+
+
+def test_many_at_once_are_one_message(desk: Desk, hook: Hook) -> None:
+    desk.house.run(PARK, [f"t{number:03}" for number in range(50)])
+    assert desk.check() == 50
+    (news,) = hook.news
+    assert (len(news["firing"]), news["more"], news["new"]) == (20, 30, 50)
+    (mail,) = desk.mails()
+    subject, text = rendered(desk.house, mail.id)
+    assert subject == "mailgres: warning: parked (t000) and 49 more"
+    assert "And 30 more." in text
+    desk.house.run("DELETE FROM email_queue WHERE status = 'sending'")
+    desk.house.run(UNPARK)
+    assert desk.check(after=6 * MINUTE) == 50
+    assert len(hook.news) == 2
+
+
+def test_the_next_message_waits_unless_it_is_critical(desk: Desk, hook: Hook) -> None:
+    desk.house.run(PARK, ["a"])
+    desk.check()
+    desk.house.run(PARK, ["b"])
+    desk.check(after=4 * MINUTE)
+    assert told(hook) == [(["parked"], [])]
+    desk.house.run(OPEN)
+    desk.check()
+    assert told(hook)[1:] == [(["circuit_open", "parked"], [])]
+
+
+def test_rules_that_are_switched_off_are_forgotten(desk: Desk, hook: Hook) -> None:
+    desk.house.run(OPEN)
+    desk.check()
+    desk.house.run("SELECT mailgres.set_alert_rule('circuit_open', p_enabled => false)")
+    assert desk.check(after=10 * MINUTE) == 0
+    assert told(hook) == [FIRES]
+    assert desk.house.rows("SELECT * FROM mailgres.alerts") == []
+
+
+# --- whom
+
+
+def test_a_tenant_is_told_of_its_own(desk: Desk, hook: Hook) -> None:
+    house = desk.house
+    house.run("SELECT mailgres.set_tenant('acme', '{\"contact_email\": \"post@acme.example\"}')")
+    house.run("INSERT INTO mailgres.tenants (tenant_id, contact_email) VALUES ('bad', 'x')")
+    house.run(OPEN)
+    house.run(PARK, ["acme", "bad", "other"])
+    desk.check()
+    (mail,) = desk.mails("post@acme.example")
+    assert [one["subject"] for one in mail.payload["firing"]] == ["acme"]
+    assert mail.payload["resolved"] == []
+    house.run("UPDATE email_queue SET ready = false WHERE id <> %s", mail.id)
+    house.run(CLOSE)
+    subject, text = rendered(house, mail.id)
+    assert subject == "mailgres: warning: parked (acme)"
+    assert "docs/" not in text
+    assert len(hook.news) == 1
+    house.run(UNPARK)
+    desk.check(after=6 * MINUTE)
+    assert [len(one.payload["resolved"]) for one in desk.mails("post@acme.example")] == [0, 1]
+
+
+def test_without_settings_it_is_logged(
+    desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.alerts = Alerts()
+    desk.house.run(OPEN)
+    assert desk.check() == 1
+    assert "critical: circuit_open (capture)" in caplog.text
+    assert (hook.news, desk.mails()) == ([], [])
+
+
+def test_no_loops(desk: Desk, hook: Hook) -> None:
+    """That mails about alerts die is not told by such a mail."""
+    desk.die(9, template_type="mailgres_alert")
+    desk.house.clean("rollups")
+    desk.check()
+    assert told(hook) == [(["template_failing"], [])]
+    assert hook.news[0]["firing"][0]["subject"] == "mailgres_alert"
+    assert desk.mails() == []
+    desk.house.run(OPEN)
+    desk.check()
+    assert len(desk.mails()) == 1, "of other things it is"
+
+
+def test_a_mail_that_cannot_be_written(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.house.run("UPDATE email_templates SET retired_at = now()")
+    desk.house.run(OPEN)
+    assert desk.check() == 1
+    assert "the alert could not be enqueued" in caplog.text
+    assert state(desk.house).told == "firing"  # type: ignore[attr-defined]
+
+
+# --- exactly once
+
+
+def test_many_workers_at_once(desk: Desk, hook: Hook, connect: Connect) -> None:
+    """Also those that do not take the janitor's lock."""
+    desk.house.run(OPEN)
+    connections = [connect() for _ in range(8)]
+    at_once([lambda c=each: c.execute(CHECK) for each in connections])  # type: ignore[misc]
+    assert desk.house.value("SELECT count(*) FROM mailgres.news") == 1
+    assert len(desk.mails(ADMIN)) == 1
+    calls = [threading.Thread(target=desk.call) for _ in range(4)]
+    for each in calls:
+        each.start()
+    for each in calls:
+        each.join()
+    assert told(hook) == [FIRES]
+
+
+def test_a_crash_before_the_commit(desk: Desk, hook: Hook, connect: Connect) -> None:
+    """Nobody was told, and nothing is kept that says so."""
+    desk.house.run(OPEN)
+    other = connect(autocommit=False)
+    other.execute(CHECK)
+    other.close()
+    assert (desk.mails(), desk.house.rows("SELECT * FROM mailgres.news")) == ([], [])
+    assert desk.check() == 1
+    assert (told(hook), len(desk.mails())) == ([FIRES], 1)
+
+
+def test_a_crash_after_the_commit(desk: Desk, hook: Hook) -> None:
+    """The mail is enqueued and the webhook is called by another worker; only a log line is lost."""
+    desk.house.run(OPEN)
+    desk.house.run(CHECK)
+    assert desk.check() == 0
+    assert (told(hook), len(desk.mails())) == ([FIRES], 1)
+
+
+# --- rules by hand
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ("threshold = -1", "alert_rules_threshold_check"),
+        ("threshold = 'NaN'", "alert_rules_percent"),
+        ("threshold = 101", "alert_rules_percent"),
+        ("time_window = '0'", "alert_rules_time_window_check"),
+        ("time_window = '8 days'", "alert_rules_time_window_check"),
+        ("severity = 'fatal'", "alert_rules_severity_check"),
+        ("least = -1", "alert_rules_least_check"),
+    ],
+)
+def test_what_an_update_may_not_do(house: House, change: str, constraint: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation) as caught:
+        house.run(f"UPDATE mailgres.alert_rules SET {change} WHERE name = 'failure_rate'")
+    assert caught.value.diag.constraint_name == constraint
+
+
+def test_an_unknown_rule_in_sql(house: House) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        house.run("SELECT mailgres.set_alert_rule('failur_rate', 5)")
+    assert caught.value.sqlstate == "MG090"
+    assert str(caught.value.diag.message_hint).startswith("Did you mean failure_rate? Known rules:")
+    for nothing in (None, "", "x", "x" * 10_000):
+        with pytest.raises(psycopg.Error) as caught:
+            house.run("SELECT mailgres.set_alert_rule(%s, 5)", nothing)
+        assert caught.value.sqlstate == "MG090"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("-1", "-1 is no threshold of failure_rate"),
+        ("'NaN'", "NaN is no threshold of failure_rate"),
+        ("100.5", "100.5 is no threshold of failure_rate"),
+        ("p_time_window => '-1 hour'", "a window is longer than nothing and at most 7 days"),
+        ("p_time_window => '8 days'", "a window is longer than nothing and at most 7 days"),
+        ("p_severity => 'fatal'", "'fatal' is no severity"),
+    ],
+)
+def test_bad_rules_in_sql(house: House, arguments: str, said: str) -> None:
+    before = house.rows("SELECT * FROM mailgres.alert_rules")
+    with pytest.raises(psycopg.Error) as caught:
+        house.run(f"SELECT mailgres.set_alert_rule('failure_rate', {arguments})")
+    assert (caught.value.sqlstate, caught.value.diag.message_primary) == ("MG091", said)
+    assert caught.value.diag.message_hint
+    assert house.rows("SELECT * FROM mailgres.alert_rules") == before
