@@ -104,7 +104,8 @@ CREATE TABLE mailgres.settings (
     dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
     sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
-    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days')
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
+    database_capacity  bigint CHECK (database_capacity > 0)
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -121,6 +122,8 @@ COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kep
 COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
 COMMENT ON COLUMN mailgres.settings.counts_ttl IS
     'Hourly counts are kept for this long; at least as long as the views look back.';
+COMMENT ON COLUMN mailgres.settings.database_capacity IS
+    'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
 
 -- ---- sql/20_tables/30_providers.sql
 
@@ -966,16 +969,83 @@ CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 COMMENT ON TABLE mailgres.dead_letters IS
     'Dead emails after their time in the queue: the whole row and its whole log.';
 
+-- ---- sql/20_tables/98_alerts.sql
+
+-- Alerts: rules are rows, and so is the state of each that fired. What people have been
+-- told is kept with it, so that each is told once when it fires and once when it is over.
+
+CREATE TABLE mailgres.alert_rules (
+    name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,62}$'),
+    threshold    double precision NOT NULL CHECK (threshold >= 0 AND threshold < 'infinity'),
+    unit         text NOT NULL,
+    reaches      boolean NOT NULL DEFAULT false,
+    time_window  interval CHECK (time_window > '0' AND time_window <= '7 days'),
+    least        int NOT NULL DEFAULT 0 CHECK (least >= 0),
+    severity     text NOT NULL CHECK (severity IN ('info', 'warning', 'critical')),
+    enabled      boolean NOT NULL DEFAULT true,
+    about        text NOT NULL DEFAULT 'queue'
+                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session')),
+    means        text NOT NULL CHECK (means <> ''),
+    runbook      text NOT NULL GENERATED ALWAYS AS ('docs/runbook.md#' || name) STORED,
+    CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
+);
+
+COMMENT ON TABLE mailgres.alert_rules IS 'When people are told; change threshold, window, severity as you like.';
+COMMENT ON COLUMN mailgres.alert_rules.threshold IS 'It fires when the figure is larger than this.';
+COMMENT ON COLUMN mailgres.alert_rules.unit IS 'What the figure counts.';
+COMMENT ON COLUMN mailgres.alert_rules.reaches IS 'It fires when the figure is as large as the threshold, too.';
+COMMENT ON COLUMN mailgres.alert_rules.time_window IS
+    'The time that is looked at, or that something has to last; null: neither.';
+COMMENT ON COLUMN mailgres.alert_rules.least IS
+    'Where there is less to judge by, it does not fire: one failure of two mails at night is nothing.';
+COMMENT ON COLUMN mailgres.alert_rules.about IS 'What it fires for: the queue as a whole, or each tenant, template and so on.';
+COMMENT ON COLUMN mailgres.alert_rules.runbook IS 'The section of the documentation that says what to do.';
+
+CREATE TABLE mailgres.alerts (
+    rule         text NOT NULL REFERENCES mailgres.alert_rules ON UPDATE CASCADE ON DELETE CASCADE,
+    subject      text NOT NULL DEFAULT '',
+    figure       double precision NOT NULL,
+    since        timestamptz NOT NULL,
+    seen_at      timestamptz NOT NULL,
+    resolved_at  timestamptz,
+    told         text NOT NULL DEFAULT 'nothing' CHECK (told IN ('nothing', 'firing', 'resolved')),
+    told_at      timestamptz,
+    PRIMARY KEY (rule, subject),
+    CONSTRAINT alerts_told CHECK ((told = 'nothing') = (told_at IS NULL))
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were told of them.';
+COMMENT ON COLUMN mailgres.alerts.subject IS 'Which tenant, template, provider; empty: the queue.';
+COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When it was last seen to be so; it is over when that was some minutes ago.';
+COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it was found to be over; null: it fires.';
+COMMENT ON COLUMN mailgres.alerts.told IS 'The last that people were told of it.';
+
+-- What the webhook is to be called with. A row leaves when it was; who dies meanwhile
+-- leaves it to others.
+
+CREATE TABLE mailgres.news (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT mailgres.now(),
+    body         jsonb NOT NULL,
+    tries        int NOT NULL DEFAULT 0,
+    taken_until  timestamptz
+);
+
+COMMENT ON TABLE mailgres.news IS 'News that operators have not been told yet by the webhook.';
+COMMENT ON COLUMN mailgres.news.tries IS 'Calls that failed.';
+COMMENT ON COLUMN mailgres.news.taken_until IS 'Until then a worker is at it, or it waits after a failure.';
+
 -- ---- sql/20_tables/98_notices.sql
 
 -- Who was told what about dead letters: the operators, and tenants that have a contact.
+-- And what holds for the operators' channels.
 
 CREATE TABLE mailgres.notices (
     audience           text PRIMARY KEY CHECK (audience = 'operators' OR audience LIKE 'tenant:_%'),
     seen_until         timestamptz NOT NULL DEFAULT '-infinity',
     waiting            bigint NOT NULL DEFAULT 0,
     told_at            timestamptz,
-    level              text NOT NULL DEFAULT 'none' CHECK (level IN ('none', 'alarm', 'ceiling')),
+    alerts_at          timestamptz,
     webhook            text,
     webhook_failures   int NOT NULL DEFAULT 0,
     webhook_off_since  timestamptz
@@ -986,8 +1056,8 @@ COMMENT ON COLUMN mailgres.notices.audience IS 'operators, or tenant: and the na
 COMMENT ON COLUMN mailgres.notices.seen_until IS
     'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
 COMMENT ON COLUMN mailgres.notices.waiting IS 'Dead letters that they have not been told of.';
-COMMENT ON COLUMN mailgres.notices.level IS
-    'What was told about their number: alarm is more than 100, ceiling more than 10,000.';
+COMMENT ON COLUMN mailgres.notices.told_at IS 'When they were last told of dead letters.';
+COMMENT ON COLUMN mailgres.notices.alerts_at IS 'operators: when people were last told of alerts.';
 COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
 COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';
 
@@ -3857,26 +3927,9 @@ COMMENT ON FUNCTION mailgres.forget_workers(int) IS
 
 -- ---- sql/30_engine/94_tell.sql
 
--- Tells people of dead letters: the operators of all, by a log line, an email and a
--- webhook (the last two by the worker's settings), a tenant's contact of its own, by an
--- email. At most one message in 15 minutes to each. The emails go through the queue; that
--- one of them died is nothing to write about.
-
-CREATE FUNCTION mailgres.send_alert(p_to text, p_payload jsonb) RETURNS text
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF p_to IS NOT NULL THEN
-        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
-    END IF;
-    RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;  -- the log and the webhook have to do
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.send_alert(text, jsonb) IS
-    'Enqueues an alert; returns why it could not, or null.';
+-- Tells people of new dead letters: the operators of all, a tenant's contact of its own.
+-- At most one message in 15 minutes to each. That one of these messages died is nothing
+-- to write about. That there are too many is an alert.
 
 -- What the dead letters of a time have in common, most frequent first.
 CREATE FUNCTION mailgres.dead_reasons(p_since timestamptz, p_until timestamptz, p_tenant text) RETURNS jsonb
@@ -3936,8 +3989,7 @@ COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
     'Counts new dead letters for the operators and for tenants with a contact.';
 
 CREATE FUNCTION mailgres.tell(
-    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, p_webhook text DEFAULT NULL,
-    OUT handled int, OUT told jsonb
+    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
@@ -3945,16 +3997,11 @@ AS $$
 DECLARE
     -- Who died in a transaction that is not over yet is found the next time.
     v_until  timestamptz := mailgres.now() - interval '10 seconds';
-    v_since  timestamptz;
+    v_since  timestamptz := (mailgres.lock_notices()).seen_until;
     v_first  timestamptz;
-    v_total  bigint;
-    v_level  text;
     v        record;
-    v_notice jsonb;
 BEGIN
     told := '[]';
-    INSERT INTO mailgres.notices (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
-    SELECT n.seen_until INTO v_since FROM mailgres.notices n WHERE n.audience = 'operators' FOR UPDATE;
     v_first := (
         SELECT q.due_at FROM public.email_queue q
         WHERE q.status = 'failed' AND q.due_at > v_since AND q.due_at <= v_until
@@ -3965,73 +4012,28 @@ BEGIN
         RETURN;  -- there are more: tell of all of them at once
     END IF;
 
-    SELECT count(*) INTO v_total FROM (
-        SELECT FROM public.email_queue q
-        WHERE q.status = 'failed' AND q.due_at IS NOT NULL AND q.template_type <> 'mailgres_alert' LIMIT 10001) x;
-    v_level := CASE WHEN v_total > 10000 THEN 'ceiling' WHEN v_total > 100 THEN 'alarm' ELSE 'none' END;
-
     FOR v IN
-        SELECT n.*, t.tenant_id, t.contact_email,
-               array_position('{none,alarm,ceiling}', v_level) > array_position('{none,alarm,ceiling}', n.level) AS rises
+        SELECT n.*, t.tenant_id, t.contact_email, n.audience = 'operators' AS is_operators
         FROM mailgres.notices n
         LEFT JOIN mailgres.tenants t ON n.audience = 'tenant:' || t.tenant_id
-        WHERE n.audience = 'operators' OR n.waiting > 0
+        WHERE n.waiting > 0 AND (n.told_at IS NULL OR n.told_at <= mailgres.now() - interval '15 minutes')
         ORDER BY n.audience
         FOR UPDATE OF n
     LOOP
-        IF v.audience = 'operators' AND NOT v.rises THEN
-            UPDATE mailgres.notices n SET level = v_level WHERE n.audience = v.audience AND n.level <> v_level;
-        END IF;
-        CONTINUE WHEN v.told_at > mailgres.now() - interval '15 minutes';
-        CONTINUE WHEN v.waiting = 0 AND (v.audience <> 'operators' OR NOT v.rises);
-        v_notice := jsonb_build_object(
-            'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
-            'total', CASE WHEN v.audience = 'operators' THEN v_total END,
-            'level', CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END,
-            'reasons', mailgres.dead_reasons(
-                CASE WHEN v.audience = 'operators' THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
-                     ELSE v.seen_until END, v_until, v.tenant_id));
-        told := told || (v_notice || jsonb_build_object(
-            'mail', mailgres.send_alert(CASE WHEN v.audience = 'operators' THEN p_email ELSE v.contact_email END, v_notice),
-            'webhook', v.audience = 'operators' AND p_webhook IS NOT NULL
-                AND (v.webhook_off_since IS NULL OR v.webhook IS DISTINCT FROM p_webhook)));
-        UPDATE mailgres.notices n
-        SET waiting = 0, told_at = mailgres.now(),
-            level = CASE WHEN v.audience = 'operators' THEN v_level ELSE 'none' END
-        WHERE n.audience = v.audience;
+        told := told || mailgres.announce(
+            jsonb_build_object(
+                'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
+                'reasons', mailgres.dead_reasons(
+                    CASE WHEN v.is_operators THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
+                         ELSE v.seen_until END, v_until, v.tenant_id)),
+            CASE WHEN v.is_operators THEN p_email ELSE v.contact_email END);
+        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now() WHERE n.audience = v.audience;
     END LOOP;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.tell(int, text, text) IS
-    'Tells people of new dead letters: enqueues emails; returns how many were new, and what to log and to post.';
-
-CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_email text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
-AS $$
-DECLARE
-    c_most      constant int := 10;
-    v_failures  int;
-BEGIN
-    UPDATE mailgres.notices n
-    SET webhook = p_webhook,
-        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
-                           + (NOT p_ok)::int,
-        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
-    WHERE n.audience = 'operators'
-    RETURNING n.webhook_failures INTO v_failures;
-    IF v_failures IS DISTINCT FROM c_most THEN
-        RETURN false;
-    END IF;
-    UPDATE mailgres.notices n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
-    PERFORM mailgres.send_alert(p_email, jsonb_build_object(
-        'event', 'WebhookOff', 'at', mailgres.now(), 'failures', v_failures));
-    RETURN true;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, text) IS
-    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
+COMMENT ON FUNCTION mailgres.tell(int, text) IS
+    'Tells people of new dead letters: enqueues emails and news; returns how many were new, and what to log.';
 
 -- ---- sql/30_engine/95_templates.sql
 
@@ -4238,6 +4240,570 @@ $$;
 COMMENT ON FUNCTION mailgres.retire_template(text) IS
     'Takes no new emails for a template; those in the queue are still sent. False if it was retired before.';
 
+-- ---- sql/30_engine/96_alert_channels.sql
+
+-- How people are told, whatever of: by an email through the queue, which is part of the
+-- transaction that finds the news, and by a webhook, which is called when that is
+-- committed. A webhook that fails ten times in a row is switched off.
+
+CREATE FUNCTION mailgres.send_alert(p_to text, p_payload jsonb) RETURNS text
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_to IS NOT NULL THEN
+        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;  -- the log and the webhook have to do
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.send_alert(text, jsonb) IS
+    'Enqueues an alert; returns why it could not, or null.';
+
+-- Operators by email and webhook, a tenant's contact by email.
+CREATE FUNCTION mailgres.announce(p_notice jsonb, p_email text) RETURNS jsonb
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_notice ->> 'audience' = 'operators' THEN
+        INSERT INTO mailgres.news (body) VALUES (p_notice);
+    END IF;
+    RETURN p_notice || jsonb_build_object('mail', mailgres.send_alert(p_email, p_notice));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.announce(jsonb, text) IS
+    'Tells people by email and, operators, by the webhook; returns what to log.';
+
+-- The one row that holds what operators were told, locked: one at a time tells.
+CREATE FUNCTION mailgres.lock_notices() RETURNS mailgres.notices
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_notices mailgres.notices;
+BEGIN
+    INSERT INTO mailgres.notices (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
+    SELECT * INTO v_notices FROM mailgres.notices n WHERE n.audience = 'operators' FOR UPDATE;
+    RETURN v_notices;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_notices() IS 'What the operators were told, locked.';
+
+-- News that are an hour old are none. Who takes some has a minute to tell them.
+CREATE FUNCTION mailgres.take_news(p_webhook text, OUT handled int, OUT news jsonb)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_old int;
+BEGIN
+    DELETE FROM mailgres.news n WHERE n.at <= mailgres.now() - interval '1 hour';
+    GET DIAGNOSTICS v_old = ROW_COUNT;
+    WITH taken AS (
+        UPDATE mailgres.news n SET taken_until = mailgres.now() + interval '1 minute'
+        WHERE p_webhook IS NOT NULL
+          AND n.id = ANY (ARRAY(
+            SELECT x.id FROM mailgres.news x
+            WHERE (x.taken_until IS NULL OR x.taken_until <= mailgres.now())
+              AND NOT EXISTS (
+                SELECT FROM mailgres.notices o
+                WHERE o.audience = 'operators' AND o.webhook = p_webhook AND o.webhook_off_since IS NOT NULL)
+            ORDER BY x.id LIMIT 5
+            FOR UPDATE SKIP LOCKED))
+        RETURNING n.id, n.body
+    )
+    SELECT v_old + count(*), coalesce(jsonb_agg(t.body || jsonb_build_object('id', t.id) ORDER BY t.id), '[]')
+    INTO handled, news FROM taken t;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_news(text) IS
+    'Takes news for the webhook with that digest, unless it is switched off.';
+
+CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_news bigint DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    c_most      constant int := 10;
+    c_tries     constant int := 3;
+    v_failures  int;
+BEGIN
+    PERFORM mailgres.lock_notices();
+    DELETE FROM mailgres.news n WHERE n.id = p_news AND (p_ok OR n.tries >= c_tries - 1);
+    UPDATE mailgres.news n
+    SET tries = n.tries + 1, taken_until = mailgres.now() + interval '1 minute'
+    WHERE n.id = p_news;
+    UPDATE mailgres.notices n
+    SET webhook = p_webhook,
+        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
+                           + (NOT p_ok)::int,
+        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
+    WHERE n.audience = 'operators'
+    RETURNING n.webhook_failures INTO v_failures;
+    IF v_failures IS DISTINCT FROM c_most THEN
+        RETURN false;
+    END IF;
+    UPDATE mailgres.notices n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, bigint) IS
+    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
+
+CREATE FUNCTION mailgres.reset_webhook() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+BEGIN
+    UPDATE mailgres.notices n SET webhook_failures = 0, webhook_off_since = NULL
+    WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reset_webhook() IS
+    'Lets the alert webhook be called again; false if it was not switched off.';
+
+-- ---- sql/30_engine/96_alert_figures.sql
+
+-- What the rules of alerts look at. Each of these functions gives figures for some rules
+-- and whatever they fire for, and reads rollups, small tables and short stretches of
+-- indexes: never the queue, however large it is. Nothing is written, so that they also
+-- answer on a standby, and for an analyst when no worker lives.
+
+CREATE TYPE mailgres.alert_figure AS (
+    rule     text,
+    subject  text,
+    figure   double precision,
+    sample   bigint,       -- how much there was to judge by; null: it needs no minimum
+    since    timestamptz   -- when it began, if that is known
+);
+
+CREATE FUNCTION mailgres.alert_window(p_rule text) RETURNS interval
+    LANGUAGE sql STABLE
+RETURN (SELECT r.time_window FROM mailgres.alert_rules r WHERE r.name = p_rule);
+
+COMMENT ON FUNCTION mailgres.alert_window(text) IS 'The window of a rule.';
+
+CREATE FUNCTION mailgres.minutes(p_since timestamptz) RETURNS double precision
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - greatest(p_since, 'epoch')) / 60 END;
+
+COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
+
+-- Who has emails that are ready, and since when: a step of the index for each tenant and
+-- priority, whatever they have. No more than 5,000 of them.
+CREATE TYPE mailgres.waiting_tenant AS (
+    tenant_id  text,
+    oldest     timestamptz,
+    open       boolean   -- neither the tenant nor the route is paused, and a provider can send
+);
+
+CREATE FUNCTION mailgres.waiting_tenants() RETURNS mailgres.waiting_tenant[]
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    RETURN ARRAY(
+        WITH RECURSIVE walk AS (
+            (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
+             FROM public.email_queue q WHERE q.ready
+             ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
+            UNION ALL
+            SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
+            FROM walk w
+            CROSS JOIN LATERAL (
+                SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
+                FROM public.email_queue q
+                WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
+                ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
+            WHERE w.step < 5000
+        )
+        SELECT ROW(w.tenant_id, min(w.next_retry_at),
+                   t.paused_at IS NULL AND NOT s.paused AND cardinality(s.open) > 0)::mailgres.waiting_tenant
+        FROM walk w
+        JOIN mailgres.route_states() s ON s.route = w.route
+        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id
+        GROUP BY w.tenant_id, t.paused_at, s.paused, s.open);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.waiting_tenants() IS
+    'Tenants with emails that are ready, since when the oldest of each is, and whether it could be taken.';
+
+-- The last that was seen of anybody who takes emails; of processors without a heartbeat
+-- only whether they took any within so many minutes.
+CREATE FUNCTION mailgres.last_seen(p_minutes double precision) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_since  timestamptz := mailgres.now() - p_minutes * interval '1 minute';
+    v_seen   timestamptz := (SELECT max(w.seen_at) FROM mailgres.workers w);
+BEGIN
+    IF v_seen >= v_since THEN
+        RETURN v_seen;
+    END IF;
+    RETURN greatest(
+        v_seen,
+        (SELECT max(q.leased_at) FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL),
+        (SELECT l.at FROM public.email_logs l WHERE l.at >= v_since AND l.claimed_at IS NOT NULL LIMIT 1));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.last_seen(double precision) IS
+    'When a worker or processor was last seen.';
+
+-- Who waits though others are served. A tenant with a rate limit of its own waits for that.
+CREATE FUNCTION mailgres.figures_of_starving(p_waiting mailgres.waiting_tenant[]) RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_limit  double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_starved');
+BEGIN
+    IF coalesce(mailgres.minutes((SELECT max(c.claimed_at) FROM mailgres.counted_tenants c)) > v_limit, true) THEN
+        RETURN;  -- nobody is served
+    END IF;
+    RETURN QUERY
+    SELECT 'tenant_starved', w.tenant_id, mailgres.minutes(greatest(min(w.oldest), max(c.claimed_at))),
+           NULL::bigint, NULL::timestamptz
+    FROM unnest(p_waiting) w
+    LEFT JOIN mailgres.counted_tenants c ON c.tenant_id = w.tenant_id
+    WHERE w.open AND mailgres.minutes(w.oldest) > v_limit
+      AND NOT EXISTS (SELECT FROM mailgres.buckets b WHERE b.name = 'tenant:' || w.tenant_id)
+    GROUP BY w.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_starving(mailgres.waiting_tenant[]) IS
+    'Figures for alerts about tenants that wait though others are served.';
+
+CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    c_most     constant int := 10000;
+    c_look     constant int := 2000;
+    v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
+    v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
+    v_oldest   timestamptz;  -- of all that are due
+    v_open     timestamptz;  -- of those that somebody could take
+    v_promote  timestamptz;  -- of those that nobody has made ready yet
+    v_seen     timestamptz;
+BEGIN
+    SELECT min(w.oldest), min(w.oldest) FILTER (WHERE w.open) INTO v_oldest, v_open FROM unnest(v_waiting) w;
+    SELECT min(x.due_at) INTO v_promote FROM (
+        SELECT q.due_at, q.ready FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() ORDER BY q.due_at LIMIT c_look) x
+    WHERE NOT x.ready;
+    v_oldest := least(v_oldest, v_promote);
+    v_open := least(v_open, v_promote);
+
+    IF v_oldest <= mailgres.now() - mailgres.alert_window('backlog') THEN
+        RETURN QUERY SELECT 'backlog', '', (
+            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT c_most) x)
+            + (SELECT count(*) FROM (
+                SELECT q.ready FROM public.email_queue q
+                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT c_most) x WHERE NOT x.ready)
+            )::double precision, NULL::bigint, v_oldest + mailgres.alert_window('backlog');
+    END IF;
+    IF mailgres.minutes(v_open) > v_limit THEN
+        v_seen := greatest(mailgres.last_seen(v_limit), v_open);
+        RETURN QUERY SELECT 'no_processor', '', mailgres.minutes(v_seen), NULL::bigint,
+                            v_seen + v_limit * interval '1 minute';
+    END IF;
+    RETURN QUERY SELECT * FROM mailgres.figures_of_starving(v_waiting);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
+
+-- Parked emails are looked for among those due within the time that one waits, soonest
+-- first: no more than 2,000, so their number may be larger.
+CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    c_most  constant int := 10001;
+    v_dead  double precision;
+BEGIN
+    SELECT count(*) INTO v_dead FROM (
+        SELECT FROM public.email_queue q WHERE q.status = 'failed' AND q.due_at IS NOT NULL LIMIT c_most) x;
+    RETURN QUERY SELECT r.name, '', v_dead, NULL::bigint, NULL::timestamptz
+    FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
+
+    RETURN QUERY SELECT 'stuck_sending', '', count(*)::double precision, NULL::bigint,
+                        min(x.leased_at) + mailgres.alert_window('stuck_sending')
+    FROM (
+        SELECT q.leased_at FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT c_most) x;
+
+    RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
+    FROM (
+        SELECT q.tenant_id, q.parked_since FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at IS NOT NULL
+        ORDER BY q.due_at LIMIT 2000) x
+    WHERE x.parked_since IS NOT NULL GROUP BY 2;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are dead, parked or stuck.';
+
+-- Of tries by the minute in which they ended, of templates by the hour of enqueuing.
+CREATE FUNCTION mailgres.figures_of_outcomes() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN QUERY SELECT r.name, '', 100.0::double precision * coalesce(sum(m.emails) FILTER (WHERE m.outcome <> 'sent'), 0)
+                            / nullif(sum(m.emails), 0), sum(m.emails)::bigint, NULL::timestamptz
+    FROM mailgres.alert_rules r
+    JOIN mailgres.counted_by_minute m ON m.minute > mailgres.now() - r.time_window
+        -- a try that will be repeated failed, but the email is not dead
+        AND (m.outcome IN ('sent', 'dead') OR m.outcome = 'retry' AND r.name = 'failure_rate')
+    WHERE r.name IN ('failure_rate', 'dead_letter_rate')
+    GROUP BY 1;
+
+    RETURN QUERY SELECT 'template_failing', t.template_type,
+        100.0::double precision * coalesce(sum(t.emails) FILTER (WHERE t.status = 'failed'), 0) / nullif(sum(t.emails), 0),
+        sum(t.emails)::bigint, NULL::timestamptz
+    FROM mailgres.counted_by_template t
+    WHERE t.hour > mailgres.now() - mailgres.alert_window('template_failing') - interval '1 hour'
+      AND t.status IN ('sent', 'failed')
+    GROUP BY 2;
+
+    RETURN QUERY SELECT 'tenant_dead_letters', d.tenant_id, sum(d.emails)::double precision, NULL::bigint,
+                        NULL::timestamptz
+    FROM mailgres.counted_dead d GROUP BY 2;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_outcomes() IS 'Figures for alerts about how emails ended.';
+
+CREATE FUNCTION mailgres.figures_of_providers() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN QUERY SELECT 'circuit_open', p.name, greatest(p.reopened, 1)::double precision, NULL::bigint,
+                        NULL::timestamptz
+    FROM mailgres.providers p WHERE p.circuit <> 'closed' AND p.enabled;
+
+    RETURN QUERY SELECT r.name, s.provider, greatest(
+        100.0 * s.used_today / nullif(s.daily_quota, 0), 100.0 * s.used_this_month / nullif(s.monthly_quota, 0)
+        )::double precision, NULL::bigint, NULL::timestamptz
+    FROM mailgres.provider_states() s, mailgres.alert_rules r
+    WHERE s.enabled AND r.name IN ('quota_80', 'quota_90');
+
+    RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
+    FROM mailgres.notices n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers and the webhook.';
+
+-- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
+-- has pg_read_all_stats, or owns the database as a superuser.
+CREATE FUNCTION mailgres.figures_of_database() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN QUERY SELECT r.name, '', 100.0::double precision * pg_database_size(current_database()) / s.database_capacity,
+                        NULL::bigint, NULL::timestamptz
+    FROM mailgres.settings s, mailgres.alert_rules r
+    WHERE r.name IN ('database_80', 'database_90') AND s.database_capacity IS NOT NULL;
+
+    RETURN QUERY SELECT 'dead_tuples', c.oid::regclass::text,
+                        100.0::double precision * x.dead / nullif(x.dead + x.live, 0), x.dead, NULL::timestamptz
+    FROM pg_class c
+    CROSS JOIN LATERAL (SELECT pg_stat_get_dead_tuples(c.oid) AS dead, pg_stat_get_live_tuples(c.oid) AS live) x
+    WHERE c.relkind = 'r' AND (c.relnamespace = 'mailgres'::regnamespace OR c.oid = ANY (
+        '{public.email_queue,public.email_logs,public.email_suppressions,public.email_templates}'::regclass[]));
+
+    RETURN QUERY SELECT 'old_transaction', '', (date_part('epoch', max(x.age)) / 60)::double precision,
+                        NULL::bigint, NULL::timestamptz
+    FROM (
+        SELECT clock_timestamp() - a.xact_start AS age FROM pg_stat_activity a
+        WHERE a.datname = current_database() AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
+          AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid()
+        UNION ALL
+        SELECT clock_timestamp() - p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()
+    ) x;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_database() IS
+    'Figures for alerts about the size of the database and what keeps vacuum from its work.';
+
+-- ---- sql/30_engine/96_alerts.sql
+
+-- Which alerts fire, and telling of them: each once when it fires, once when it is over.
+-- It is over when it was not so for five minutes, and is told of again after 15 at the
+-- earliest, so what comes and goes makes no storm. All that is to be told at a time is
+-- one message; the next comes after five minutes, unless something critical fires.
+
+CREATE FUNCTION mailgres.rounded(p_figure double precision) RETURNS numeric
+    LANGUAGE sql IMMUTABLE
+RETURN trim_scale(round(p_figure::numeric, 1));
+
+COMMENT ON FUNCTION mailgres.rounded(double precision) IS 'A figure for people.';
+
+CREATE FUNCTION mailgres.alerts_now()
+    RETURNS TABLE (
+        rule text, subject text, severity text, figure numeric, threshold numeric, unit text,
+        since timestamptz, means text, runbook text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT r.name, f.subject, r.severity, mailgres.rounded(f.figure), mailgres.rounded(r.threshold), r.unit,
+           coalesce(a.since, f.since, mailgres.now()), r.means, r.runbook
+    FROM (
+        SELECT * FROM mailgres.figures_of_waiting()
+        UNION ALL SELECT * FROM mailgres.figures_of_emails()
+        UNION ALL SELECT * FROM mailgres.figures_of_outcomes()
+        UNION ALL SELECT * FROM mailgres.figures_of_providers()
+        UNION ALL SELECT * FROM mailgres.figures_of_database()
+    ) f
+    JOIN mailgres.alert_rules r ON r.name = f.rule
+    LEFT JOIN mailgres.alerts a ON a.rule = f.rule AND a.subject = f.subject AND a.resolved_at IS NULL
+    WHERE r.enabled AND (f.sample IS NULL OR f.sample >= r.least)
+      AND (f.figure > r.threshold OR f.figure = r.threshold AND r.reaches)
+    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject
+    LIMIT 1000;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.alerts_now() IS
+    'The alerts that fire at this moment, the most severe first; no more than 1,000.';
+
+-- Keeps what fires and what is over.
+CREATE FUNCTION mailgres.note_alerts() RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_settles constant interval := '5 minutes';
+BEGIN
+    INSERT INTO mailgres.alerts AS a (rule, subject, figure, since, seen_at)
+    SELECT n.rule, n.subject, n.figure, n.since, mailgres.now() FROM mailgres.alerts_now() n
+    ON CONFLICT (rule, subject) DO UPDATE
+        SET figure = excluded.figure, seen_at = excluded.seen_at, resolved_at = NULL,
+            since = CASE WHEN a.resolved_at IS NULL THEN a.since ELSE excluded.since END;
+    UPDATE mailgres.alerts a SET resolved_at = mailgres.now()
+    WHERE a.resolved_at IS NULL AND a.seen_at <= mailgres.now() - c_settles;
+    -- Of a rule that was switched off nobody wants to hear.
+    DELETE FROM mailgres.alerts a
+    WHERE a.told <> 'firing' AND a.resolved_at <= mailgres.now() - interval '7 days'
+       OR NOT (SELECT r.enabled FROM mailgres.alert_rules r WHERE r.name = a.rule);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.note_alerts() IS 'Keeps which alerts fire now and which are over.';
+
+-- What has to be told. Of an alert that was over before anybody was told, nobody is.
+CREATE FUNCTION mailgres.untold_alerts() RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY x.rank, x.rule, x.figure DESC, x.subject), '[]')
+        FROM (
+            SELECT a.rule, r.about, a.subject, s.state, r.severity,
+                   array_position('{critical,warning,info}', r.severity) AS rank,
+                   mailgres.rounded(a.figure) AS figure, mailgres.rounded(r.threshold) AS threshold, r.unit,
+                   a.since, a.resolved_at, r.means, r.runbook
+            FROM mailgres.alerts a
+            JOIN mailgres.alert_rules r ON r.name = a.rule
+            CROSS JOIN LATERAL (SELECT CASE WHEN a.resolved_at IS NULL THEN 'firing' ELSE 'resolved' END AS state) s
+            WHERE CASE s.state
+                WHEN 'firing' THEN a.told <> 'firing'
+                    AND (a.told_at IS NULL OR a.told_at <= mailgres.now() - interval '15 minutes')
+                ELSE a.told = 'firing' END
+        ) x);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.untold_alerts() IS 'Alerts that people have to be told of: they fire, or are over.';
+
+-- One message for one audience, with no more than 20 that fire and 20 that are over.
+CREATE FUNCTION mailgres.alert_notice(p_audience text, p_alerts jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    c_most  constant int := 20;
+    v       record;
+BEGIN
+    SELECT coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'firing' AND x.number <= c_most), '[]')
+               AS firing,
+           coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'resolved' AND x.number <= c_most), '[]')
+               AS resolved,
+           count(*) FILTER (WHERE x.number > c_most) AS more,
+           count(*) FILTER (WHERE x.state = 'firing') AS fire
+    INTO v
+    FROM (
+        SELECT e.alert - 'state' - 'rank' AS alert, e.alert ->> 'state' AS state, e.ord,
+               row_number() OVER (PARTITION BY e.alert ->> 'state' ORDER BY e.ord) AS number
+        FROM jsonb_array_elements(p_alerts) WITH ORDINALITY AS e(alert, ord)
+        WHERE p_audience = 'operators'
+           OR e.alert ->> 'about' = 'tenant' AND 'tenant:' || (e.alert ->> 'subject') = p_audience
+    ) x;
+    RETURN jsonb_build_object(
+        'event', 'Alerts', 'audience', p_audience, 'at', mailgres.now(), 'new', v.fire,
+        'firing', v.firing, 'resolved', v.resolved, 'more', v.more);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.alert_notice(text, jsonb) IS 'What an audience is told of alerts.';
+
+-- An email about emails of this kind that fail would fail, too.
+CREATE FUNCTION mailgres.is_worth_mail(p_alerts jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN EXISTS (
+    SELECT FROM jsonb_array_elements(p_alerts) e
+    WHERE NOT (e ->> 'about' = 'template' AND e ->> 'subject' = 'mailgres_alert'));
+
+COMMENT ON FUNCTION mailgres.is_worth_mail(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
+
+CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT told jsonb)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_notices  mailgres.notices := mailgres.lock_notices();
+    v_untold   jsonb;
+    v          record;
+BEGIN
+    handled := 0;
+    told := '[]';
+    PERFORM mailgres.note_alerts();
+    v_untold := mailgres.untold_alerts();
+    IF v_untold = '[]' OR v_notices.alerts_at > mailgres.now() - interval '5 minutes'
+       AND NOT v_untold @> '[{"state": "firing", "severity": "critical"}]' THEN
+        RETURN;
+    END IF;
+
+    told := told || mailgres.announce(
+        mailgres.alert_notice('operators', v_untold), CASE WHEN mailgres.is_worth_mail(v_untold) THEN p_email END);
+    FOR v IN
+        SELECT DISTINCT t.tenant_id, t.contact_email
+        FROM jsonb_array_elements(v_untold) e
+        JOIN mailgres.tenants t ON t.tenant_id = e ->> 'subject'
+        WHERE e ->> 'about' = 'tenant' AND mailgres.is_address(t.contact_email)
+        ORDER BY t.tenant_id
+    LOOP
+        told := told || mailgres.announce(mailgres.alert_notice('tenant:' || v.tenant_id, v_untold), v.contact_email);
+    END LOOP;
+
+    UPDATE mailgres.alerts a SET told = e ->> 'state', told_at = mailgres.now()
+    FROM jsonb_array_elements(v_untold) e
+    WHERE a.rule = e ->> 'rule' AND a.subject = e ->> 'subject';
+    GET DIAGNOSTICS handled = ROW_COUNT;
+    UPDATE mailgres.notices n SET alerts_at = mailgres.now() WHERE n.audience = 'operators';
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.check_alerts(text) IS
+    'Finds which alerts fire and which are over, and tells people what they do not know; returns how many, and what to log.';
+
 -- ---- sql/30_engine/97_capture.sql
 
 -- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
@@ -4309,6 +4875,65 @@ $$;
 
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
     'Registers the providers of a worker and leads the default route along them.';
+
+-- ---- sql/30_engine/99_alert_rules.sql
+
+-- What operators set about alerts.
+
+-- The name that has most in common with another, by pieces of three letters.
+CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
+    LANGUAGE sql STABLE
+RETURN (
+    SELECT r.name
+    FROM mailgres.alert_rules r
+    CROSS JOIN LATERAL (
+        SELECT count(DISTINCT g.piece) AS common
+        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
+        WHERE position(g.piece IN r.name) > 0
+    ) x
+    WHERE x.common > 0
+    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
+
+COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
+
+CREATE FUNCTION mailgres.set_alert_rule(
+    p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
+    p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
+) RETURNS mailgres.alert_rules
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_rule mailgres.alert_rules;
+BEGIN
+    SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
+            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
+            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
+    ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
+                       AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
+        PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
+            format('Give a number of %s, 0 or more%s.', v_rule.unit, CASE v_rule.unit WHEN '%' THEN ', at most 100' ELSE '' END));
+    ELSIF p_time_window IS NOT NULL AND v_rule.time_window IS NULL THEN
+        PERFORM mailgres.refuse('MG091', format('%s has no window', p_name), 'Set its threshold instead.');
+    ELSIF p_time_window <= '0' OR p_time_window > '7 days' THEN
+        PERFORM mailgres.refuse('MG091', 'a window is longer than nothing and at most 7 days',
+            format('It is %s now.', v_rule.time_window));
+    ELSIF p_severity NOT IN ('info', 'warning', 'critical') THEN
+        PERFORM mailgres.refuse('MG091', format('%L is no severity', left(p_severity, 100)),
+            'Give info, warning or critical.');
+    END IF;
+    UPDATE mailgres.alert_rules r
+    SET threshold = coalesce(p_threshold, r.threshold), time_window = coalesce(p_time_window, r.time_window),
+        severity = coalesce(p_severity, r.severity), enabled = coalesce(p_enabled, r.enabled)
+    WHERE r.name = p_name
+    RETURNING * INTO v_rule;
+    RETURN v_rule;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_alert_rule(text, double precision, interval, text, boolean) IS
+    'Changes a rule; what is null stays. Returns it.';
 
 -- ---- sql/30_engine/99_eta.sql
 
@@ -7101,6 +7726,28 @@ COMMENT ON COLUMN public.email_tenant_fairness.due IS 'Those of them that could 
 COMMENT ON COLUMN public.email_tenant_fairness.oldest_due IS 'Since when the first of these could be sent.';
 COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was counted.';
 
+-- ---- sql/45_views/60_alerts.sql
+
+-- Computed when it is read, so that it is right also when no worker lives.
+
+CREATE VIEW public.email_alerts WITH (security_invoker = true) AS
+SELECT a.rule, a.subject, a.severity, a.since, a.figure, a.threshold, a.unit, a.means, a.runbook AS what_to_do
+FROM mailgres.alerts_now() a;
+
+COMMENT ON VIEW public.email_alerts IS
+'What needs a person now?
+The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do.
+Example: SELECT rule, subject, severity, since, figure, threshold, unit, what_to_do FROM email_alerts;';
+COMMENT ON COLUMN public.email_alerts.rule IS 'The rule of mailgres.alert_rules that fires.';
+COMMENT ON COLUMN public.email_alerts.subject IS 'Which tenant, template or provider it is about; empty: the queue.';
+COMMENT ON COLUMN public.email_alerts.severity IS 'critical, warning or info.';
+COMMENT ON COLUMN public.email_alerts.since IS 'Since when it fires; if no worker has seen it yet, since when it has been so, or now.';
+COMMENT ON COLUMN public.email_alerts.figure IS 'What was counted or measured.';
+COMMENT ON COLUMN public.email_alerts.threshold IS 'What it may be at most.';
+COMMENT ON COLUMN public.email_alerts.unit IS 'The unit of both.';
+COMMENT ON COLUMN public.email_alerts.means IS 'What it means, in a sentence.';
+COMMENT ON COLUMN public.email_alerts.what_to_do IS 'The section of the runbook.';
+
 -- ---- sql/45_views/90_monitoring.sql
 
 -- The list of these views, out of their comments: what has an example is listed.
@@ -7392,27 +8039,15 @@ Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ prod
 
 -- ---- sql/50_seed/40_alert_template.sql
 
--- What the janitor `tell` writes. Push another version to change it.
+-- What people are told by email. Push another version to change it.
 
-DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert',
-p_settings => $mail${"description": "Tells operators and tenants of dead letters.", "on_uncertain": "resend",
-"sample": {"event": "DeadLetters", "audience": "operators", "new": 3, "total": 120, "level": "alarm",
+DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert', p_default_locale => 'en',
+p_settings => $mail${"description": "Tells operators and tenants of alerts and dead letters.", "on_uncertain": "resend",
+"sample": {"event": "DeadLetters", "audience": "operators", "new": 3,
 "reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
 p_contents => jsonb_build_object('en', jsonb_build_object(
-'subject', $mail${% if event == "WebhookOff" %}mailgres: the alert webhook is off{% else %}mailgres: {{ new }} new dead letters{% if level != "none" %}, {{ total }} in all{% endif %}{% endif %}$mail$,
-'text', $mail${% if event == "WebhookOff" %}
-The alert webhook failed {{ failures }} times in a row and is not called any more.
-
-Set another alert_webhook, or let an operator call:
-SELECT mailgres.note_webhook(webhook, true) FROM mailgres.notices WHERE audience = 'operators';
-{% else %}
-{% if level == "ceiling" %}
-There are more than 10,000 dead letters. None is dropped, but somebody has to look.
-
-{% elif level == "alarm" %}
-There are more than 100 dead letters.
-
-{% endif %}
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: over: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
+'text', $mail${% if event == "DeadLetters" %}
 {{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} were given up since the last message:
 
 {% for each in reasons %}
@@ -7423,8 +8058,117 @@ There are more than 100 dead letters.
 See them:   SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
 Retry one:  SELECT retry_email('…');
 {% endif %}
+{% else %}
+{% for each in firing %}
+{{ each.severity }}: {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}
+
+  {{ each.means }}
+  {{ each.figure }} {{ each.unit }}, threshold {{ each.threshold }}; since {{ each.since }}
+{% if audience == "operators" %}
+  What to do: {{ each.runbook }}
+{% endif %}
+
+{% endfor %}
+{% if resolved %}
+Over:
+{% for each in resolved %}
+- {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, since {{ each.since }}
+{% endfor %}
+
+{% endif %}
+{% if more %}
+And {{ more }} more.
+{% endif %}
+{% if audience == "operators" %}
+All that fire now:  SELECT * FROM email_alerts;
+{% endif %}
+{% endif %}
+$mail$),
+'pt', jsonb_build_object(
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} novas mensagens não entregues{% elif new %}mailgres: {{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[firing[0].severity] }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} e mais {{ new - 1 }}{% endif %}{% else %}mailgres: resolvido: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} e mais {{ resolved | length - 1 }}{% endif %}{% endif %}$mail$,
+'text', $mail${% if event == "DeadLetters" %}
+{{ new }} emails{% if audience != "operators" %} de {{ audience | replace("tenant:", "") }}{% endif %} não foram entregues desde a última mensagem:
+
+{% for each in reasons %}
+- {{ each.emails }} do modelo {{ each.template }}: {{ each.reason }}{% if each.code %} ({{ each.code }}){% endif %}
+
+{% endfor %}
+{% if audience == "operators" %}
+Ver:              SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
+Enviar de novo:   SELECT retry_email('…');
+{% endif %}
+{% else %}
+{% for each in firing %}
+{{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[each.severity] }}: {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}
+
+  {{ each.means }}
+  {{ each.figure }} {{ each.unit }}, limite {{ each.threshold }}; desde {{ each.since }}
+{% if audience == "operators" %}
+  O que fazer: {{ each.runbook }}
+{% endif %}
+
+{% endfor %}
+{% if resolved %}
+Resolvido:
+{% for each in resolved %}
+- {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, desde {{ each.since }}
+{% endfor %}
+
+{% endif %}
+{% if more %}
+E mais {{ more }}.
+{% endif %}
+{% if audience == "operators" %}
+Todos os alertas ativos:  SELECT * FROM email_alerts;
+{% endif %}
 {% endif %}
 $mail$))); END $seed$;
+
+-- ---- sql/50_seed/45_alert_rules.sql
+
+-- The rules. docs/runbook.md has a section for each.
+
+INSERT INTO mailgres.alert_rules
+    (name, threshold, unit, reaches, time_window, least, severity, about, means)
+VALUES
+    ('failure_rate', 10, '%', false, '1 hour', 20, 'critical', 'queue',
+     'So many of the tries that ended lately failed.'),
+    ('dead_letters', 100, 'emails', false, NULL, 0, 'warning', 'queue',
+     'So many dead letters wait for somebody to look at them.'),
+    ('dead_letters_ceiling', 10000, 'emails', false, NULL, 0, 'critical', 'queue',
+     'There are more dead letters than anybody can look at. None is dropped.'),
+    ('dead_letter_rate', 2, '%', false, '24 hours', 50, 'warning', 'queue',
+     'So many of the emails that ended lately are dead.'),
+    ('tenant_dead_letters', 50, 'emails', false, NULL, 0, 'warning', 'tenant',
+     'So many dead letters are of one tenant.'),
+    ('backlog', 50, 'emails', false, '5 minutes', 0, 'warning', 'queue',
+     'Emails are due and nobody takes them: so many wait, some for longer than the window.'),
+    ('template_failing', 50, '%', false, '2 hours', 5, 'critical', 'template',
+     'So many of the emails of one template are dead.'),
+    ('no_processor', 10, 'minutes', false, NULL, 0, 'critical', 'queue',
+     'Emails are due, and for so long no worker and no processor was seen.'),
+    ('stuck_sending', 0, 'emails', false, '5 minutes', 0, 'warning', 'queue',
+     'So many emails have been in the hands of a worker for longer than the window.'),
+    ('circuit_open', 0, 'openings', false, NULL, 0, 'critical', 'provider',
+     'A provider fails and is left alone: its circuit opened so many times since it last worked.'),
+    ('quota_80', 80, '%', true, NULL, 0, 'warning', 'provider',
+     'So much of the daily or monthly quota of a provider is used.'),
+    ('quota_90', 90, '%', true, NULL, 0, 'critical', 'provider',
+     'So much of the daily or monthly quota of a provider is used.'),
+    ('tenant_starved', 15, 'minutes', false, NULL, 0, 'warning', 'tenant',
+     'For so long no email of a tenant was taken, though some are due and others are served.'),
+    ('parked', 0, 'emails', false, NULL, 0, 'warning', 'tenant',
+     'Emails of a tenant wait for the sender''s set-up to be mended, such as an unverified domain.'),
+    ('database_80', 80, '%', true, NULL, 0, 'warning', 'queue',
+     'The database takes so much of mailgres.settings.database_capacity.'),
+    ('database_90', 90, '%', true, NULL, 0, 'critical', 'queue',
+     'The database takes so much of mailgres.settings.database_capacity.'),
+    ('dead_tuples', 20, '%', false, NULL, 100000, 'warning', 'table',
+     'So much of a table is dead rows: vacuum does not get through.'),
+    ('old_transaction', 30, 'minutes', false, NULL, 0, 'warning', 'session',
+     'A transaction has been open for so long that vacuum cannot remove what it might still see.'),
+    ('webhook_off', 0, 'failures', false, NULL, 0, 'warning', 'queue',
+     'The alert webhook failed ten times in a row and is not called any more.');
 
 -- ---- sql/50_seed/90_analyze.sql
 
@@ -7492,7 +8236,7 @@ DECLARE
         public.email_success_by_attempt, public.email_time_between_attempts, public.email_error_codes,
         public.email_common_errors, public.email_dlq_entries, public.email_dlq_size, public.email_dlq_per_hour,
         public.email_dlq_by_code, public.email_dlq_by_tenant, public.email_dlq_by_age,
-        public.email_tenant_fairness, public.email_monitoring';
+        public.email_tenant_fairness, public.email_alerts, public.email_monitoring';
     c_figures constant text := '
         mailgres.rollup_deltas, mailgres.try_deltas, mailgres.rollup_by_template, mailgres.rollup_by_tenant,
         mailgres.rollup_by_provider, mailgres.rollup_by_retries, mailgres.rollup_by_status,
@@ -7504,7 +8248,8 @@ DECLARE
         mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
     c_asked constant text := '
         mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
-        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient';
+        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient,
+        mailgres.alerts_now';
     v_role    text;
     v_object  text;
     v_grant   record;
@@ -7546,7 +8291,8 @@ BEGIN
                 mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
+                mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
@@ -7561,7 +8307,8 @@ BEGIN
                 public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.note_webhook'),
+                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
+                mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),
@@ -7574,6 +8321,7 @@ BEGIN
                 mailgres.reschedule_emails, mailgres.find_dead_letters, mailgres.purge_dead_letters,
                 mailgres.pause_tenant, mailgres.resume_tenant, mailgres.weigh_tenant, mailgres.tenant_states,
                 mailgres.set_policy, mailgres.suppress, mailgres.unsuppress'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.set_alert_rule, mailgres.reset_webhook'),
             ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
             ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
                 public.email_templates, public.email_suppressions'),
@@ -7583,7 +8331,7 @@ BEGIN
                 mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
             -- a route is paused, not deleted: emails may be on it
             ('mailgres_operator', 'INSERT, UPDATE ON mailgres.routes'),
-            ('mailgres_operator', 'UPDATE ON mailgres.settings'),
+            ('mailgres_operator', 'UPDATE ON mailgres.settings, mailgres.alert_rules'),
 
             -- the columns without a person's data
             ('mailgres_analyst', 'SELECT (id, template_type, status, retries, max_retries, last_attempt_at,

@@ -1,0 +1,423 @@
+"""Each rule fires when it should and not before, and costs little however large the queue is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from claim.plans import watched
+from janitor.desk import MINUTE
+from janitor.house import DAY
+from support.postgres import Connect, Server
+from support.queue import Clock, Queue
+
+RULES = "SELECT name FROM mailgres.alert_rules"
+# Emails that ended, as if tried now, counted by the triggers like any.
+END = """
+    WITH put AS (
+        INSERT INTO email_queue (template_type, recipient_email, tenant_id, next_retry_at)
+        SELECT %(template)s, 'ana@example.com', %(tenant)s, 'infinity'
+        FROM generate_series(1, %(count)s)
+        RETURNING id
+    ) SELECT array_agg(id) FROM put
+"""
+SENT = "UPDATE email_queue SET status = 'sent', sent_at = mailgres.now() WHERE id = ANY(%s)"
+RETRY = "UPDATE email_queue SET retries = retries + 1 WHERE id = ANY(%s)"
+DEAD = """
+    UPDATE email_queue SET status = 'failed', dead_at = mailgres.now(), dead_reason = 'permanent',
+        error_message = 'no'
+    WHERE id = ANY(%s)
+"""
+HEARTBEAT = "SELECT mailgres.heartbeat('w')"
+
+
+class Stage:
+    """A queue in which things go wrong; a worker lives until it is said to be dead."""
+
+    def __init__(self, queue: Queue, clock: Clock) -> None:
+        self.queue = queue
+        self.clock = clock
+        queue.run(HEARTBEAT)
+
+    def end(self, how: str, count: int, template: str = "x", tenant: str = "default") -> None:
+        given = {"template": template, "tenant": tenant, "count": count}
+        (ids,) = self.queue.conn.execute(END, given).fetchone() or ([],)
+        self.queue.run(how, ids)
+
+    def wait(self, length: timedelta, *, alive: bool = True) -> None:
+        self.clock.forward(length)
+        if alive:
+            self.queue.run(HEARTBEAT)
+
+    def firing(self) -> dict[tuple[str, str], Any]:
+        found = self.queue.rows("SELECT * FROM email_alerts")
+        return {(row.rule, row.subject): row for row in found}
+
+
+@pytest.fixture
+def stage(queue: Queue, clock: Clock) -> Stage:
+    return Stage(queue, clock)
+
+
+# Each pair: what does not let the rule fire yet, and what does then.
+
+
+def failure_rate(stage: Stage) -> Iterator[None]:
+    stage.end(RETRY, 10)  # of too few
+    yield
+    stage.end(SENT, 90)  # exactly 10 %
+    yield
+    stage.end(DEAD, 1)
+
+
+def failure_rate_of_old(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 40)
+    stage.wait(61 * MINUTE)
+    yield
+    stage.end(DEAD, 20)
+
+
+def dead_letters(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 100)
+    yield
+    stage.end(DEAD, 1)
+
+
+def dead_letters_ceiling(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 10_000)
+    yield
+    stage.end(DEAD, 1)
+
+
+def dead_letter_rate(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 10)
+    yield
+    stage.wait(2 * 60 * MINUTE)
+    stage.end(SENT, 490)
+    stage.end(RETRY, 100)  # these may still arrive
+    yield
+    stage.end(DEAD, 1)
+
+
+def tenant_dead_letters(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 50, tenant="acme")
+    stage.end(DEAD, 50, tenant="other")
+    yield
+    stage.end(DEAD, 1, tenant="acme")
+
+
+def backlog(stage: Stage) -> Iterator[None]:
+    for _ in range(50):
+        stage.queue.enqueue()
+    stage.wait(10 * MINUTE)
+    yield
+    stage.queue.enqueue()
+
+
+def backlog_that_is_new(stage: Stage) -> Iterator[None]:
+    for _ in range(60):
+        stage.queue.enqueue()
+    stage.wait(4 * MINUTE)
+    yield
+    stage.wait(MINUTE)
+
+
+def backlog_that_nobody_promotes(stage: Stage) -> Iterator[None]:
+    for _ in range(60):
+        stage.queue.enqueue(scheduled_for=stage.clock.now + DAY)
+    stage.wait(DAY)
+    yield
+    stage.wait(5 * MINUTE)
+
+
+def template_failing(stage: Stage) -> Iterator[None]:
+    stage.end(DEAD, 4, template="broken")
+    yield
+    stage.end(SENT, 4, template="broken")  # exactly half
+    yield
+    stage.end(DEAD, 1, template="broken")
+
+
+def no_processor(stage: Stage) -> Iterator[None]:
+    stage.wait(DAY, alive=False)  # nothing was due
+    yield
+    stage.queue.enqueue()
+    stage.wait(10 * MINUTE, alive=False)
+    yield
+    stage.wait(MINUTE, alive=False)
+
+
+def no_processor_because_it_died(stage: Stage) -> Iterator[None]:
+    stage.queue.enqueue()
+    stage.wait(30 * MINUTE)
+    yield
+    stage.wait(11 * MINUTE, alive=False)
+
+
+def no_processor_of_old_kind(stage: Stage) -> Iterator[None]:
+    """An old processor has no heartbeat; that it takes emails is seen."""
+    stage.queue.run("DELETE FROM mailgres.workers")
+    stage.queue.enqueue()
+    stage.queue.enqueue()
+    stage.wait(30 * MINUTE, alive=False)
+    (claimed,) = stage.queue.claim_rpc(1)
+    yield
+    stage.queue.run("SELECT mark_email_sent(%s, 'x')", claimed.queue_id)
+    stage.wait(9 * MINUTE, alive=False)
+    yield
+    stage.wait(2 * MINUTE, alive=False)
+
+
+def no_processor_for_what_can_leave(stage: Stage) -> Iterator[None]:
+    """Where nothing may be sent, nobody is missed."""
+    stage.queue.run("UPDATE mailgres.routes SET paused = true")
+    stage.queue.enqueue()
+    stage.wait(30 * MINUTE, alive=False)
+    yield
+    stage.queue.run("UPDATE mailgres.routes SET paused = false")
+
+
+def stuck_sending(stage: Stage) -> Iterator[None]:
+    stage.queue.enqueue()
+    stage.queue.claim(lease="1 hour")
+    stage.wait(5 * MINUTE - timedelta(seconds=1))
+    yield
+    stage.wait(timedelta(seconds=1))
+
+
+def circuit_open(stage: Stage) -> Iterator[None]:
+    stage.queue.run("UPDATE mailgres.providers SET failures = 4 WHERE name = 'capture'")
+    yield
+    stage.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
+
+
+def half_open(stage: Stage) -> Iterator[None]:
+    yield
+    stage.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
+    stage.queue.run("SELECT mailgres.set_circuit('capture', 'half_open', 'down', NULL)")
+
+
+def used(stage: Stage, emails: int, period: str = "day") -> None:
+    stage.queue.run(
+        "INSERT INTO mailgres.quota_usage (provider, period, starts, emails)"
+        " VALUES ('capture', %s, date_trunc(%s, mailgres.now(), 'UTC'), %s)"
+        " ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails",
+        *(period, period, emails),
+    )
+
+
+def quota_80(stage: Stage) -> Iterator[None]:
+    used(stage, 1000)  # there is no quota
+    yield
+    stage.queue.run("UPDATE mailgres.providers SET daily_quota = 100, monthly_quota = 2000")
+    used(stage, 79)
+    yield
+    used(stage, 80)
+
+
+def quota_90(stage: Stage) -> Iterator[None]:
+    stage.queue.run("UPDATE mailgres.providers SET daily_quota = 1000, monthly_quota = 2000")
+    used(stage, 1799, "month")
+    yield
+    used(stage, 1800, "month")
+
+
+def tenant_starved(stage: Stage) -> Iterator[None]:
+    stage.queue.enqueue(tenant_id="acme")
+    stage.wait(30 * MINUTE)  # nobody is served
+    yield
+    stage.queue.run(
+        "INSERT INTO mailgres.tenant_activity VALUES ('other', 1, mailgres.now(), 1, 1)"
+    )
+
+
+def tenant_starved_that_was_served(stage: Stage) -> Iterator[None]:
+    """A large backlog that is worked on is no starvation."""
+    stage.queue.enqueue(tenant_id="acme")
+    stage.wait(30 * MINUTE)
+    stage.queue.run(
+        "INSERT INTO mailgres.tenant_activity VALUES"
+        " ('acme', 1, mailgres.now(), 1, 1), ('other', 1, mailgres.now() + '16 minutes', 1, 1)"
+    )
+    yield
+    stage.wait(16 * MINUTE)
+
+
+def parked(stage: Stage) -> Iterator[None]:
+    stage.queue.enqueue(tenant_id="acme")
+    stage.queue.enqueue(scheduled_for=stage.clock.now + DAY)
+    yield
+    stage.queue.use_provider("resend")
+    stage.queue.attempt("config", code="validation_error", message="not verified", account=False)
+
+
+def capacity(stage: Stage, part: float) -> None:
+    stage.queue.run(
+        "UPDATE mailgres.settings"
+        " SET database_capacity = (pg_database_size(current_database()) / %s)::bigint",
+        part,
+    )
+
+
+def database_80(stage: Stage) -> Iterator[None]:
+    yield
+    capacity(stage, 0.75)
+    yield
+    capacity(stage, 0.82)
+
+
+def database_90(stage: Stage) -> Iterator[None]:
+    capacity(stage, 0.85)
+    yield
+    capacity(stage, 0.95)
+
+
+FIRES: dict[str, tuple[str, str]] = {
+    "failure_rate": ("failure_rate", ""),
+    "failure_rate_of_old": ("failure_rate", ""),
+    "dead_letters": ("dead_letters", ""),
+    "dead_letters_ceiling": ("dead_letters_ceiling", ""),
+    "dead_letter_rate": ("dead_letter_rate", ""),
+    "tenant_dead_letters": ("tenant_dead_letters", "acme"),
+    "backlog": ("backlog", ""),
+    "backlog_that_is_new": ("backlog", ""),
+    "backlog_that_nobody_promotes": ("backlog", ""),
+    "template_failing": ("template_failing", "broken"),
+    "no_processor": ("no_processor", ""),
+    "no_processor_because_it_died": ("no_processor", ""),
+    "no_processor_of_old_kind": ("no_processor", ""),
+    "no_processor_for_what_can_leave": ("no_processor", ""),
+    "stuck_sending": ("stuck_sending", ""),
+    "circuit_open": ("circuit_open", "capture"),
+    "half_open": ("circuit_open", "capture"),
+    "quota_80": ("quota_80", "capture"),
+    "quota_90": ("quota_90", "capture"),
+    "tenant_starved": ("tenant_starved", "acme"),
+    "tenant_starved_that_was_served": ("tenant_starved", "acme"),
+    "parked": ("parked", "acme"),
+    "database_80": ("database_80", ""),
+    "database_90": ("database_90", ""),
+}
+ELSEWHERE = {"dead_tuples", "old_transaction", "webhook_off"}
+"""Rules with a test of their own."""
+
+
+@pytest.mark.parametrize("case", FIRES)
+def test_a_rule(stage: Stage, case: str) -> None:
+    steps: Callable[[Stage], Iterator[None]] = globals()[case]
+    rule = FIRES[case]
+    for _ in steps(stage):
+        assert rule not in stage.firing()
+    row = stage.firing()[rule]
+    assert row.figure >= row.threshold
+    assert row.since <= stage.clock.now
+    stage.queue.run("UPDATE mailgres.alert_rules SET enabled = false WHERE name = %s", rule[0])
+    assert rule not in stage.firing()
+
+
+def test_every_rule_is_tested(queue: Queue) -> None:
+    assert {rule for rule, _ in FIRES.values()} | ELSEWHERE == {
+        row.name for row in queue.rows(RULES)
+    }
+
+
+def test_nothing_fires_in_an_empty_queue(stage: Stage) -> None:
+    stage.wait(DAY, alive=False)
+    assert stage.firing() == {}
+
+
+def test_one_failure_at_night_wakes_nobody(stage: Stage) -> None:
+    stage.end(SENT, 1)
+    stage.end(DEAD, 1)
+    assert stage.firing() == {}
+
+
+def test_a_dead_fleet_is_seen_by_who_asks(stage: Stage) -> None:
+    """Without anybody who evaluates: since when, and for how long."""
+    stage.wait(DAY, alive=False)
+    stage.queue.enqueue()
+    stage.wait(70 * MINUTE, alive=False)
+    row = stage.firing()["no_processor", ""]
+    assert row.since == stage.clock.now - 60 * MINUTE
+    assert (row.figure, row.severity) == (70, "critical")
+
+
+def test_times_that_are_not_finite(stage: Stage) -> None:
+    """Somebody wrote next_retry_at by hand."""
+    stage.queue.enqueue()
+    stage.queue.run("UPDATE email_queue SET next_retry_at = '-infinity'")
+    stage.wait(DAY, alive=False)
+    assert ("no_processor", "") in stage.firing()
+
+
+def test_an_old_transaction(conn: psycopg.Connection, connect: Connect) -> None:
+    fires = "SELECT count(*) FROM email_alerts WHERE rule = 'old_transaction'"
+    conn.execute("UPDATE mailgres.alert_rules SET threshold = 0 WHERE name = 'old_transaction'")
+    other = connect(autocommit=False)
+    other.execute("SELECT txid_current()")
+    assert conn.execute(fires).fetchone() == (1,)
+    other.rollback()
+    assert conn.execute(fires).fetchone() == (0,)
+
+
+def test_dead_tuples(conn: psycopg.Connection) -> None:
+    conn.execute("ALTER TABLE mailgres.captured SET (autovacuum_enabled = false)")
+    conn.execute("UPDATE mailgres.alert_rules SET least = 30 WHERE name = 'dead_tuples'")
+    fill = (
+        "INSERT INTO mailgres.captured (key, queue_id, message) SELECT n, gen_random_uuid(), '{}'"
+    )
+    conn.execute(f"{fill} FROM generate_series(1, 100) n")
+    conn.execute("DELETE FROM mailgres.captured WHERE key::int <= 50")
+    conn.execute("SELECT pg_stat_force_next_flush()")
+    (row,) = conn.execute("SELECT subject, figure FROM email_alerts").fetchall()
+    assert row == ("mailgres.captured", 50)
+    conn.execute("UPDATE mailgres.alert_rules SET least = 51 WHERE name = 'dead_tuples'")
+    assert conn.execute("SELECT * FROM email_alerts").fetchall() == []
+
+
+# --- cost
+
+FILL = """
+    SET session_replication_role = replica;
+    ALTER TABLE email_queue SET (autovacuum_enabled = false);
+    INSERT INTO email_queue
+        (template_type, recipient_email, tenant_id, status, sent_at, dead_at, dead_reason,
+         error_message, next_retry_at, ready)
+    SELECT 'welcome_user', 'ana@example.com', 't' || n % 100, s.status,
+           CASE s.status WHEN 'sent' THEN now() END, CASE s.status WHEN 'failed' THEN now() END,
+           CASE s.status WHEN 'failed' THEN 'permanent' END,
+           CASE s.status WHEN 'failed' THEN 'no' END, now() + s.later, s.ready
+    FROM generate_series(1, 20000) n,
+         (VALUES ('pending', interval '-1 hour', true), ('pending', interval '1 hour', false),
+                 ('sent', interval '0', false), ('failed', interval '0', false))
+             s(status, later, ready);
+"""
+BIG = {"email_queue", "email_logs"}
+MOST = 45_000
+"""Entries read: three counts of 10,001, two short looks of 2,000, a step for each tenant."""
+
+
+@pytest.fixture(scope="module")
+def large(server: Server, template: str) -> Iterator[str]:
+    with server.database(template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(FILL)
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("analysed", [False, True])
+def test_the_queue_is_never_scanned(large: str, connect: Connect, *, analysed: bool) -> None:
+    connection = connect(large)
+    if analysed:
+        connection.execute("ANALYZE")
+    with watched(connection) as nodes:
+        found = connection.execute("SELECT rule FROM email_alerts").fetchall()
+    assert {rule for (rule,) in found} >= {"backlog", "no_processor", "dead_letters"}
+    scans = [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG]
+    assert [(node.query, node.table) for node in scans] == []
+    assert sum(node.rows for node in nodes if node.table in BIG) <= MOST
