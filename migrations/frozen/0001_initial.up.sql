@@ -1182,6 +1182,21 @@ $$;
 COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
     'Appends the delta of one email.';
 
+-- A bounce says that what was sent did not arrive. Sending anew makes that void.
+CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT l.event = 'bounced' FROM public.email_logs l
+        WHERE l.queue_id = p_queue_id AND l.event IN ('sent', 'bounced')
+        ORDER BY l.id DESC LIMIT 1), false);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
+    'Whether an email bounced since it was sent last.';
+
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
@@ -1221,6 +1236,18 @@ BEGIN
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
+    END IF;
+
+    -- One that bounced is no longer to be taken off those that were sent.
+    PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.rollup_deltas
+            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, here)
+        SELECT date_trunc('hour', o.created_at, 'UTC'), o.template_type, o.tenant_id, coalesce(o.provider, ''),
+               '', 'bounced', o.retries, -1, 0
+        FROM old_rows o
+        JOIN new_rows n ON n.id = o.id
+        WHERE o.status = 'sent' AND n.status <> 'sent' AND mailgres.has_bounced(o.id);
     END IF;
 
     WITH logged AS (
@@ -6855,6 +6882,23 @@ COMMENT ON FUNCTION public.calculate_next_retry_time(int) IS
 -- complaint suppresses the address. The email is named by our id (we hand it to
 -- the provider as a tag) or by the provider's.
 
+CREATE FUNCTION mailgres.log_event(q public.email_queue, p_event text, p_message_id text, p_detail text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
+         provider_message_id, error_message, error_detail)
+    VALUES
+        (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
+         coalesce(p_message_id, q.provider_message_id), mailgres.without_addresses(p_detail), p_detail);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.log_event(public.email_queue, text, text, text) IS
+    'Logs what a provider reported about an email.';
+
 CREATE FUNCTION public.record_email_event(
     p_event text,
     p_queue_id uuid DEFAULT NULL,
@@ -6867,9 +6911,6 @@ AS $$
 DECLARE
     v_id     uuid := p_queue_id;
     v_email  public.email_queue;
-    v_bounced boolean;
-    v_was    boolean;
-    v_is     boolean;
     v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
 BEGIN
     IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
@@ -6885,15 +6926,10 @@ BEGIN
         RETURN false;
     END IF;
 
-    v_bounced := EXISTS (SELECT FROM public.email_logs l WHERE l.queue_id = v_id AND l.event = 'bounced');
-    INSERT INTO public.email_logs
-        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
-         provider_message_id, error_message, error_detail)
-    VALUES
-        (v_id, p_event, v_email.status, v_email.status, v_email.tenant_id, v_email.template_type,
-         v_email.provider, coalesce(p_provider_message_id, v_email.provider_message_id),
-         mailgres.without_addresses(p_detail), p_detail);
-
+    -- A fault comes before what follows from it, a bounce after the email was sent.
+    IF NOT v_went THEN
+        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
+    END IF;
     IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
         VALUES (lower(v_email.recipient_email),
@@ -6922,12 +6958,13 @@ BEGIN
         WHERE q.id = v_id;
     END IF;
 
-    -- One that was sent and bounced was not delivered: counted once, as long as it is so.
-    v_was := v_bounced AND v_email.status = 'sent';
+    -- What was sent and bounced was not delivered: counted once, until it is sent anew.
     SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
-    v_is := (v_bounced OR p_event = 'bounced') AND v_email.status = 'sent';
-    IF v_is <> v_was THEN
-        PERFORM mailgres.count_email(v_email, 'bounced', CASE WHEN v_is THEN 1 ELSE -1 END, 0);
+    IF p_event = 'bounced' AND v_email.status = 'sent' AND NOT mailgres.has_bounced(v_id) THEN
+        PERFORM mailgres.count_email(v_email, 'bounced', 1, 0);
+    END IF;
+    IF v_went THEN
+        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
     END IF;
     RETURN true;
 END
@@ -7497,27 +7534,28 @@ COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cos
 COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
-SELECT x.error_message, x.error_code, x.error_class, x.dead_reason, count(*) AS emails,
+SELECT x.error_message, count(*) AS emails,
+       array_agg(DISTINCT x.error_code) FILTER (WHERE x.error_code IS NOT NULL) AS error_codes,
+       array_agg(DISTINCT x.dead_reason) AS dead_reasons,
        min(x.due_at) AS first_at, max(x.due_at) AS last_at
 FROM (
-    SELECT q.error_message, q.error_code, q.error_class::text AS error_class, q.dead_reason::text AS dead_reason, q.due_at
+    SELECT q.error_message, q.error_code, q.dead_reason::text AS dead_reason, q.due_at
     FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL
     ORDER BY q.due_at DESC
     LIMIT 10000
 ) x
-GROUP BY 1, 2, 3, 4
-ORDER BY count(*) DESC, max(x.due_at) DESC;
+GROUP BY x.error_message
+ORDER BY count(*) DESC, max(x.due_at) DESC, x.error_message;
 
 COMMENT ON VIEW public.email_common_errors IS
 'What do emails die of most?
 The dead letters in the queue, the newest 10,000 of them, by what was said last.
 Example: SELECT * FROM email_common_errors LIMIT 10;';
 COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_common_errors.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_common_errors.error_class IS 'Of which class the fault was.';
-COMMENT ON COLUMN public.email_common_errors.dead_reason IS 'Why they were given up.';
 COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.error_codes IS 'The provider''s codes for it.';
+COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'Why they were given up.';
 COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
 COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';
 

@@ -45,6 +45,21 @@ $$;
 COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
     'Appends the delta of one email.';
 
+-- A bounce says that what was sent did not arrive. Sending anew makes that void.
+CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT l.event = 'bounced' FROM public.email_logs l
+        WHERE l.queue_id = p_queue_id AND l.event IN ('sent', 'bounced')
+        ORDER BY l.id DESC LIMIT 1), false);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
+    'Whether an email bounced since it was sent last.';
+
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
@@ -84,6 +99,18 @@ BEGIN
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
+    END IF;
+
+    -- One that bounced is no longer to be taken off those that were sent.
+    PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.rollup_deltas
+            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, here)
+        SELECT date_trunc('hour', o.created_at, 'UTC'), o.template_type, o.tenant_id, coalesce(o.provider, ''),
+               '', 'bounced', o.retries, -1, 0
+        FROM old_rows o
+        JOIN new_rows n ON n.id = o.id
+        WHERE o.status = 'sent' AND n.status <> 'sent' AND mailgres.has_bounced(o.id);
     END IF;
 
     WITH logged AS (

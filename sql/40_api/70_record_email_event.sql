@@ -3,6 +3,23 @@
 -- complaint suppresses the address. The email is named by our id (we hand it to
 -- the provider as a tag) or by the provider's.
 
+CREATE FUNCTION mailgres.log_event(q public.email_queue, p_event text, p_message_id text, p_detail text)
+    RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
+         provider_message_id, error_message, error_detail)
+    VALUES
+        (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
+         coalesce(p_message_id, q.provider_message_id), mailgres.without_addresses(p_detail), p_detail);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.log_event(public.email_queue, text, text, text) IS
+    'Logs what a provider reported about an email.';
+
 CREATE FUNCTION public.record_email_event(
     p_event text,
     p_queue_id uuid DEFAULT NULL,
@@ -15,9 +32,6 @@ AS $$
 DECLARE
     v_id     uuid := p_queue_id;
     v_email  public.email_queue;
-    v_bounced boolean;
-    v_was    boolean;
-    v_is     boolean;
     v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
 BEGIN
     IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
@@ -33,15 +47,10 @@ BEGIN
         RETURN false;
     END IF;
 
-    v_bounced := EXISTS (SELECT FROM public.email_logs l WHERE l.queue_id = v_id AND l.event = 'bounced');
-    INSERT INTO public.email_logs
-        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
-         provider_message_id, error_message, error_detail)
-    VALUES
-        (v_id, p_event, v_email.status, v_email.status, v_email.tenant_id, v_email.template_type,
-         v_email.provider, coalesce(p_provider_message_id, v_email.provider_message_id),
-         mailgres.without_addresses(p_detail), p_detail);
-
+    -- A fault comes before what follows from it, a bounce after the email was sent.
+    IF NOT v_went THEN
+        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
+    END IF;
     IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
         VALUES (lower(v_email.recipient_email),
@@ -70,12 +79,13 @@ BEGIN
         WHERE q.id = v_id;
     END IF;
 
-    -- One that was sent and bounced was not delivered: counted once, as long as it is so.
-    v_was := v_bounced AND v_email.status = 'sent';
+    -- What was sent and bounced was not delivered: counted once, until it is sent anew.
     SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
-    v_is := (v_bounced OR p_event = 'bounced') AND v_email.status = 'sent';
-    IF v_is <> v_was THEN
-        PERFORM mailgres.count_email(v_email, 'bounced', CASE WHEN v_is THEN 1 ELSE -1 END, 0);
+    IF p_event = 'bounced' AND v_email.status = 'sent' AND NOT mailgres.has_bounced(v_id) THEN
+        PERFORM mailgres.count_email(v_email, 'bounced', 1, 0);
+    END IF;
+    IF v_went THEN
+        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
     END IF;
     RETURN true;
 END

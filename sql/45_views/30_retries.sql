@@ -145,26 +145,27 @@ COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cos
 COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
-SELECT x.error_message, x.error_code, x.error_class, x.dead_reason, count(*) AS emails,
+SELECT x.error_message, count(*) AS emails,
+       array_agg(DISTINCT x.error_code) FILTER (WHERE x.error_code IS NOT NULL) AS error_codes,
+       array_agg(DISTINCT x.dead_reason) AS dead_reasons,
        min(x.due_at) AS first_at, max(x.due_at) AS last_at
 FROM (
-    SELECT q.error_message, q.error_code, q.error_class::text AS error_class, q.dead_reason::text AS dead_reason, q.due_at
+    SELECT q.error_message, q.error_code, q.dead_reason::text AS dead_reason, q.due_at
     FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL
     ORDER BY q.due_at DESC
     LIMIT 10000
 ) x
-GROUP BY 1, 2, 3, 4
-ORDER BY count(*) DESC, max(x.due_at) DESC;
+GROUP BY x.error_message
+ORDER BY count(*) DESC, max(x.due_at) DESC, x.error_message;
 
 COMMENT ON VIEW public.email_common_errors IS
 'What do emails die of most?
 The dead letters in the queue, the newest 10,000 of them, by what was said last.
 Example: SELECT * FROM email_common_errors LIMIT 10;';
 COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_common_errors.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_common_errors.error_class IS 'Of which class the fault was.';
-COMMENT ON COLUMN public.email_common_errors.dead_reason IS 'Why they were given up.';
 COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.error_codes IS 'The provider''s codes for it.';
+COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'Why they were given up.';
 COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
 COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';

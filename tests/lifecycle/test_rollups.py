@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from support.histories import STEPS, History, histories, live
 from support.postgres import Connect
-from support.queue import HOLD, RESEND, WITH_KEYS, WITHOUT_KEYS, Clock, Queue, report
+from support.queue import Clock, Queue, report
 
 SETTLED = "status IN ('sent', 'failed', 'cancelled')"
 HOUR = "date_trunc('hour', created_at, 'UTC')"
@@ -133,107 +129,15 @@ def assert_log_is_whole(queue: Queue) -> None:
         assert email.status in {status, "sending" if status == "pending" else status}
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Let the queue refuse what makes no sense; any other error is one."""
-    try:
-        yield
-    except psycopg.Error as error:
-        if not (error.sqlstate or "").startswith("MG"):
-            raise
-
-
-# --- what can happen, each for the email at some place in the queue
-
-Step = Callable[[Queue, Clock, int], object]
-
-
-def one(statement: str) -> Step:
-    """Something that is done to one email."""
-
-    def step(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-        rows = queue.rows("SELECT id FROM email_queue ORDER BY id")
-        if rows:
-            queue.run(statement, rows[place % len(rows)].id)
-
-    return step
-
-
-def enqueue(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-    queue.enqueue((HOLD, RESEND)[place % 2], tenant_id=f"t{place % 3}", max_retries=place % 2)
-
-
-def work(outcome: str) -> Step:
-    def step(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-        claimed = queue.claim(limit=1 + place % 4)
-        if claimed:
-            queue.begin(claimed)
-            queue.finish(*(report(email, outcome, code=f"E{place % 2}") for email in claimed))
-
-    return step
-
-
-def wait(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-    clock.forward((1 + place) * timedelta(minutes=11))
-
-
-def switch(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-    queue.use_provider((WITH_KEYS, WITHOUT_KEYS)[place % 2])
-
-
-def lose(queue: Queue, clock: Clock, place: int) -> None:
-    queue.claim(limit=1 + place % 3)
-    clock.forward(timedelta(minutes=1))
-    queue.reap()
-
-
-def fold(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
-    queue.run("SELECT mailgres.fold(%s)", 1 + place)
-
-
-STEPS: list[Step] = [
-    enqueue,
-    enqueue,
-    *(work(outcome) for outcome in ("sent", "transient", "permanent", "ambiguous", "config")),
-    wait,
-    switch,
-    lose,
-    fold,
-    one("SELECT retry_email(%s, true)"),
-    one("SELECT cancel_email(%s)"),
-    one("SELECT mark_email_sent(%s, 're_1')"),
-    one("SELECT mark_email_sent(%s)"),
-    one("SELECT mark_email_failed(%s, 'no')"),
-    one("SELECT record_email_event('failed', %s)"),
-    one("SELECT record_email_event('delivered', %s)"),
-    *(
-        one(f"UPDATE email_queue SET {assignment} WHERE id = %s")
-        for assignment in (
-            *("status = 'pending'", "status = 'sent'", "status = 'failed'"),
-            *("status = 'cancelled'", "tenant_id = 'moved'", "template_type = 'moved'"),
-            *("error_code = 'changed'", "retries = retries + 1", "next_retry_at = NULL"),
-            "created_at = created_at - interval '1 hour'",
-        )
-    ),
-    lambda queue, *_: queue.run("UPDATE email_queue SET status = 'failed' WHERE retries = 0"),
-    lambda queue, *_: queue.run("UPDATE email_queue SET status = 'pending' WHERE retries = 0"),
-]
-HISTORIES = st.lists(
-    st.tuples(st.sampled_from(range(len(STEPS))), st.integers(0, 7)), min_size=5, max_size=60
-)
-
-
 @settings(
     max_examples=120,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(history=HISTORIES)
-def test_any_history(queue: Queue, clock: Clock, history: list[tuple[int, int]]) -> None:
+@given(history=histories(STEPS))
+def test_any_history(queue: Queue, clock: Clock, history: History) -> None:
     with queue.conn.transaction(force_rollback=True):
-        for number, place in history:
-            with refusals(), queue.conn.transaction():
-                STEPS[number](queue, clock, place)
+        live(queue, clock, STEPS, history)
         while queue.value("SELECT mailgres.fold(7)"):
             pass
         assert_counts_are_right(queue)

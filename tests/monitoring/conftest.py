@@ -1,0 +1,3 @@
+from support.fixtures import clock, committed, queue, shared_connection, shared_url
+
+__all__ = ["clock", "committed", "queue", "shared_connection", "shared_url"]
