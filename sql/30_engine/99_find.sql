@@ -45,6 +45,9 @@ BEGIN
             SELECT lower(substr(r, 2) COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
         v_filter.recipient := ARRAY(
             SELECT lower(r COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
+        IF v_filter.recipient = '{}' AND v_filter.domain IS NOT NULL THEN
+            v_filter.recipient := NULL;
+        END IF;
     END IF;
     IF NOT v_filter.status <@ c_statuses THEN
         PERFORM mailgres.refuse('MG080', 'there is no such status',
@@ -116,8 +119,9 @@ AS $$
       AND (p_filter.error_code IS NULL OR q.error_code = ANY (p_filter.error_code))
       AND (p_filter.provider IS NULL OR q.provider = ANY (p_filter.provider))
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
-      AND (p_filter.recipient IS NULL
-           OR lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
+      AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
+           OR p_filter.recipient IS NOT NULL
+              AND lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
            OR p_filter.domain IS NOT NULL
               AND split_part(lower(q.recipient_email COLLATE "C"), '@', 2) = ANY (p_filter.domain))
       AND (p_filter.since IS NULL OR q.created_at >= p_filter.since)

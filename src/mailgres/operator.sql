@@ -163,3 +163,26 @@ SELECT to_jsonb(mailgres.set_alert_rule(
 
 -- reset_webhook --
 SELECT mailgres.reset_webhook()
+
+-- show --
+SELECT jsonb_build_object(
+    'email', to_jsonb(q) - 'lease_token',
+    'log', coalesce(d.log, '[]') || coalesce(
+        (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = q.id), '[]'),
+    'attachments', coalesce(
+        (SELECT jsonb_agg(jsonb_build_object('filename', a.filename, 'content_type', a.content_type,
+                                             'bytes', octet_length(a.content)) ORDER BY a.position)
+         FROM mailgres.attachments a WHERE a.queue_id = q.id), '[]'),
+    'archived_at', NULL, 'now', mailgres.now(), 'active_version', t.active_version)
+FROM public.email_queue q
+LEFT JOIN mailgres.dead_letters d ON d.queue_id = q.id
+LEFT JOIN public.email_templates t ON t.template_type = q.template_type
+WHERE q.id = %(id)s
+UNION ALL
+SELECT jsonb_build_object(
+    'email', d.email - 'lease_token' - 'attachments', 'log', d.log, 'attachments', d.email -> 'attachments',
+    'archived_at', d.archived_at, 'now', mailgres.now(), 'active_version', t.active_version)
+FROM mailgres.dead_letters d
+LEFT JOIN public.email_templates t ON t.template_type = d.template_type
+WHERE d.queue_id = %(id)s
+LIMIT 1

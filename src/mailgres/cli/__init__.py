@@ -29,6 +29,7 @@ COMMANDS = {
     "reschedule": "retry",
     "retry": "retry",
     "routes": "routes",
+    "show": "show_email",
     "suppressions": "suppressions",
     "templates": "templates",
     "tenants": "tenants",

@@ -1,0 +1,138 @@
+"""What a person on call asks of a queue with ten million emails of 30 days.
+
+    python -m benchmarks.operator [--trial]
+
+Every filter of `mailgres list` over its default window, a day, also where it leaves nothing and so
+has to look at all of it; and the memory of `mailgres dlq export` for a million dead letters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import harness, history
+from mailgres.cli.ask import QUERIES
+
+if TYPE_CHECKING:
+    import psycopg
+
+EMAILS = 10_000_000
+PROGRAM = Path(sys.executable).with_name("mailgres")
+GOAL_MS = 200
+ROUNDS = 7
+FILTERS: dict[str, dict[str, Any]] = {
+    "no filter": {},
+    "status sent": {"status": ["sent"]},
+    "status failed": {"status": ["failed"]},
+    "status pending": {"status": ["pending"]},
+    "status sending": {"status": ["sending"]},
+    "status cancelled": {"status": ["cancelled"]},
+    "template": {"template": ["template_7"]},
+    "tenant": {"tenant": ["tenant-7"]},
+    "recipient": {"recipient": ["user5@example.com"]},
+    "domain": {"recipient": ["@example.com"]},
+    "error code": {"error_code": ["code_7"]},
+    "provider": {"provider": ["resend"]},
+    "reason": {"dead_reason": ["exhausted"]},
+    "template, none found": {"template": ["nothing"]},
+    "tenant, none found": {"tenant": ["nothing"]},
+    "recipient, none found": {"recipient": ["nobody@example.org"]},
+    "domain, none found": {"recipient": ["@example.org"]},
+    "error code, none found": {"error_code": ["nothing"]},
+    "provider, none found": {"provider": ["nothing"]},
+    "reason, none found": {"dead_reason": ["crashed"]},
+    "failed and error code, none found": {"status": ["failed"], "error_code": ["nothing"]},
+}
+
+
+def listing(conn: psycopg.Connection) -> dict[str, Any]:
+    """Median times of the query of `mailgres list`, filter by filter."""
+    since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    found: dict[str, Any] = {}
+    for name, given in FILTERS.items():
+        asked = {
+            "filter": json.dumps({**given, "since": since}),
+            "sort": "newest",
+            "limit": 50,
+        }
+
+        def ask(asked: dict[str, Any] = asked) -> None:
+            conn.execute(QUERIES["list"], asked).fetchall()
+
+        ask()  # the first reads from the disk
+        found[name] = harness.milliseconds([harness.timed(ask) for _ in range(ROUNDS)])
+    return found
+
+
+def whole_command(url: str) -> dict[str, float]:
+    """The time of `mailgres list` as somebody types it, the start of Python included."""
+    command = [str(PROGRAM), "list", "--recipient", "nobody@example.org"]
+    env = {**os.environ, "DATABASE_URL": url}
+
+    def run() -> None:
+        subprocess.run(command, env=env, check=True, capture_output=True)
+
+    return harness.milliseconds([harness.timed(run) for _ in range(ROUNDS)])
+
+
+def export(url: str) -> dict[str, Any]:
+    """How much memory an export of all dead letters needs, and how long it takes."""
+    with tempfile.TemporaryDirectory(prefix="mailgres-bench-") as place:
+        target = Path(place) / "dead.jsonl"
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        start = time.perf_counter()
+        subprocess.run(
+            [PROGRAM, "dlq", "export", str(target)],
+            env={**os.environ, "DATABASE_URL": url},
+            check=True,
+            capture_output=True,
+        )
+        seconds = time.perf_counter() - start
+        with target.open("rb") as lines:
+            count = sum(1 for _ in lines)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return {
+        "emails": count,
+        "seconds": round(seconds, 1),
+        "peak_mb": round(peak / 1024),
+        "is_upper_bound": peak <= before,
+    }
+
+
+def main(*, trial: bool) -> None:
+    """Fill a queue, ask everything."""
+    emails = 20_000 if trial else EMAILS
+    with harness.server() as server:
+        url = harness.migrated(server, "operator")
+        with harness.connect(url) as conn:
+            history.fill(conn, emails)
+            small = harness.migrated(server, "small")
+            with harness.connect(small) as other:
+                history.fill(other, min(emails, 10_000))
+            found = listing(conn)
+            worst = max(one["median_ms"] for one in found.values())
+            result = {
+                "trial": trial,
+                "emails": emails,
+                "days": history.DAYS,
+                "list": found,
+                "list_worst_median_ms": worst,
+                "list_goal_ms": GOAL_MS,
+                "list_whole_command": whole_command(url),
+                "export_of_a_thousand": export(small),
+                "export_of_all": export(url),
+            }
+            harness.report("operator", conn, result)
+
+
+if __name__ == "__main__":
+    main(trial="--trial" in sys.argv)
