@@ -5180,6 +5180,9 @@ BEGIN
             SELECT lower(substr(r, 2) COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
         v_filter.recipient := ARRAY(
             SELECT lower(r COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
+        IF v_filter.recipient = '{}' AND v_filter.domain IS NOT NULL THEN
+            v_filter.recipient := NULL;
+        END IF;
     END IF;
     IF NOT v_filter.status <@ c_statuses THEN
         PERFORM mailgres.refuse('MG080', 'there is no such status',
@@ -5251,8 +5254,9 @@ AS $$
       AND (p_filter.error_code IS NULL OR q.error_code = ANY (p_filter.error_code))
       AND (p_filter.provider IS NULL OR q.provider = ANY (p_filter.provider))
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
-      AND (p_filter.recipient IS NULL
-           OR lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
+      AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
+           OR p_filter.recipient IS NOT NULL
+              AND lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
            OR p_filter.domain IS NOT NULL
               AND split_part(lower(q.recipient_email COLLATE "C"), '@', 2) = ANY (p_filter.domain))
       AND (p_filter.since IS NULL OR q.created_at >= p_filter.since)
@@ -6381,6 +6385,62 @@ $$;
 
 COMMENT ON FUNCTION public.enqueue_emails(jsonb) IS
     'Puts many emails into the queue, all or none, and returns their ids in order.';
+
+-- ---- sql/40_api/42_check_emails.sql
+
+-- What enqueue_emails would refuse, for all of them at once and without writing: who
+-- brings a file wants to know every bad line. Only an idempotency key that was used for
+-- another email is not seen here, because that takes the rows.
+
+CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
+    RETURNS TABLE (place int, code text, message text, hint text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_defaults mailgres.request;
+    v_request  mailgres.request;
+    v_fault    text;
+BEGIN
+    v_defaults.payload := '{}';
+    v_defaults.tenant_id := 'default';
+    BEGIN
+        -- None is bad, most of the time. (Keys that are not known become none here.)
+        PERFORM FROM mailgres.resolve(ARRAY(
+            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r)) x
+        WHERE x.fault IS NOT NULL LIMIT 1;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    EXCEPTION WHEN data_exception THEN
+        NULL;  -- one has a value of the wrong type: found below
+    END;
+    FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
+        place := v_place;
+        BEGIN
+            v_request := jsonb_populate_record(v_defaults, p_emails -> v_place);
+            SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
+            IF v_fault IS NOT NULL THEN
+                PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
+            END IF;
+        EXCEPTION
+            WHEN data_exception THEN
+                code := 'MG015';
+                message := format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM));
+                hint := 'Compare the types of the arguments of enqueue_email.';
+                RETURN NEXT;
+            WHEN OTHERS THEN
+                IF SQLSTATE NOT LIKE 'MG%' THEN
+                    RAISE;
+                END IF;
+                GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+                RETURN NEXT;
+        END;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.check_emails(jsonb) IS
+    'Which of these emails enqueue_emails would refuse, by their places, and why; writes nothing.';
 
 -- ---- sql/40_api/50_operate.sql
 
@@ -8354,7 +8414,8 @@ BEGIN
                 mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route,
                 mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta,
                 mailgres.provider_states, mailgres.route_states'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.find_emails, mailgres.count_emails'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.find_emails, mailgres.count_emails,
+                mailgres.check_emails'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.cancel_emails, mailgres.retry_emails,
                 mailgres.reschedule_emails, mailgres.find_dead_letters, mailgres.purge_dead_letters,
                 mailgres.pause_tenant, mailgres.resume_tenant, mailgres.weigh_tenant, mailgres.tenant_states,

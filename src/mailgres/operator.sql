@@ -186,3 +186,9 @@ FROM mailgres.dead_letters d
 LEFT JOIN public.email_templates t ON t.template_type = d.template_type
 WHERE d.queue_id = %(id)s
 LIMIT 1
+
+-- check_emails --
+SELECT to_jsonb(c) FROM mailgres.check_emails(%(emails)s) c
+
+-- enqueue_emails --
+SELECT e::text FROM public.enqueue_emails(%(emails)s) e

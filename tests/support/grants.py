@@ -91,6 +91,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.set_tenant": {OPERATOR},
     "mailgres.find_emails": {OPERATOR},
     "mailgres.count_emails": {OPERATOR},
+    "mailgres.check_emails": {OPERATOR},
     # What the views for analysts call.
     **dict.fromkeys(_names("mailgres.eta mailgres.provider_states mailgres.count_open"), _VIEWERS),
     **dict.fromkeys(_names("mailgres.turns mailgres.oldest_dead mailgres.newest_dead"), _VIEWERS),

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "demo",
     "dev": "dev",
     "dlq": "dlq",
+    "enqueue": "enqueue",
     "errors": "explain",
     "eta": "eta",
     "janitor": "janitor",

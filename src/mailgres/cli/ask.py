@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -46,6 +46,10 @@ class Operator:
         """The first column of what a query gives."""
         rows = self._connection.execute(QUERIES[query], parameters or None)
         return [row[0] for row in rows]
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """A part that can fail alone: what it did is taken back, what was before stays."""
+        return self._connection.transaction()
 
     def stream(self, query: str, **parameters: object) -> Iterator[Any]:
         """The first column of what a query gives, a few rows at a time."""

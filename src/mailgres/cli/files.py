@@ -24,7 +24,15 @@ CSV, JSON_LINES, LINES = "csv", "jsonl", "txt"
 _SUFFIXES = {".csv": CSV, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES, ".txt": LINES}
 _PACKED = ".gz"
 _LONGEST_FIELD = 256 * 1024 * 1024
-_BAD_TEXT = (csv.Error, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile)
+_BAD_TEXT = (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile)
+
+
+class BadLine(Exception):
+    """A line that is not a whole record."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(line, why)
+        self.line, self.why = line, why
 
 
 def kind_of(path: str, *kinds: str) -> str:
@@ -53,6 +61,8 @@ def read(path: str, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
         with _opened(path) as text:
             for last, record in readers[kind](text):
                 yield last, record
+    except BadLine as bad:
+        raise broken(path, bad.line, bad.why) from None
     except _BAD_TEXT as error:
         why = "it ends in the middle" if isinstance(error, EOFError) else "it is damaged"
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else why
@@ -119,13 +129,15 @@ def _cell(value: object) -> str:
 def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(_LONGEST_FIELD)
     rows = csv.reader(text, strict=True)
-    head = next(rows, [])
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(head):
-            raise csv.Error
-        yield rows.line_num, dict(zip(head, row, strict=True))
+    try:
+        head = next(rows, [])
+        for row in rows:
+            if row and len(row) != len(head):
+                raise BadLine(rows.line_num, f"it has {len(row)} cells, but the head {len(head)}")
+            if row:
+                yield rows.line_num, dict(zip(head, row, strict=True))
+    except csv.Error as error:
+        raise BadLine(rows.line_num, f"it is not CSV: {error}") from None
 
 
 def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -134,10 +146,13 @@ def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = json.loads(line)
+        except json.JSONDecodeError as error:
+            why = f"it is not JSON: {error.msg} at character {error.colno}"
+            raise BadLine(number, why) from None
         except (ValueError, RecursionError):
-            raise csv.Error from None
+            raise BadLine(number, "it is not JSON") from None
         if not isinstance(record, dict):
-            raise csv.Error
+            raise BadLine(number, "it is not a JSON object")
         yield number, record
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 from mailgres import database
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
-from mailgres.errors import InvalidPayload
+from mailgres.cli.payload import read_payload
 from mailgres.templates import Draft, Template, read_templates, stored, write_templates
 
 
@@ -150,7 +149,7 @@ def preview(
       mailgres templates preview templates/welcome_user.html --locale pt
     """
     draft = _find_draft(name, version, database_url)
-    variables = _payload(payload) if payload is not None else draft.settings.get("sample", {})
+    variables = read_payload(payload) if payload is not None else draft.settings.get("sample", {})
     rendered = Template(draft.contents, draft.name).render(variables, locale)
     if only_html:
         click.echo(rendered.html or "")
@@ -179,21 +178,6 @@ def _find_draft(name: str, version: int | None, database_url: str | None) -> Dra
         return read_templates([path])[0]
     with database.connect(database_url) as connection:
         return stored.read(connection, stored.find(connection, name), version)
-
-
-def _payload(given: str) -> dict[str, Any]:
-    try:
-        text = sys.stdin.read() if given == "-" else given
-        if given.startswith("@"):
-            text = Path(given[1:]).read_text(encoding="utf-8")
-        value = json.loads(text)
-    except OSError as error:
-        raise InvalidPayload(f"{given[1:]}: {error.strerror}", "Name a file with JSON.") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidPayload(f"The payload is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidPayload
-    return value
 
 
 def _as_json(one: stored.Stored) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+-- What enqueue_emails would refuse, for all of them at once and without writing: who
+-- brings a file wants to know every bad line. Only an idempotency key that was used for
+-- another email is not seen here, because that takes the rows.
+
+CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
+    RETURNS TABLE (place int, code text, message text, hint text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+AS $$
+DECLARE
+    v_defaults mailgres.request;
+    v_request  mailgres.request;
+    v_fault    text;
+BEGIN
+    v_defaults.payload := '{}';
+    v_defaults.tenant_id := 'default';
+    BEGIN
+        -- None is bad, most of the time. (Keys that are not known become none here.)
+        PERFORM FROM mailgres.resolve(ARRAY(
+            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r)) x
+        WHERE x.fault IS NOT NULL LIMIT 1;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    EXCEPTION WHEN data_exception THEN
+        NULL;  -- one has a value of the wrong type: found below
+    END;
+    FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
+        place := v_place;
+        BEGIN
+            v_request := jsonb_populate_record(v_defaults, p_emails -> v_place);
+            SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
+            IF v_fault IS NOT NULL THEN
+                PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
+            END IF;
+        EXCEPTION
+            WHEN data_exception THEN
+                code := 'MG015';
+                message := format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM));
+                hint := 'Compare the types of the arguments of enqueue_email.';
+                RETURN NEXT;
+            WHEN OTHERS THEN
+                IF SQLSTATE NOT LIKE 'MG%' THEN
+                    RAISE;
+                END IF;
+                GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+                RETURN NEXT;
+        END;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.check_emails(jsonb) IS
+    'Which of these emails enqueue_emails would refuse, by their places, and why; writes nothing.';

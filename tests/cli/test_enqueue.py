@@ -1,0 +1,253 @@
+"""`mailgres enqueue`, run as a program."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.program import PROGRAM, Program
+from support.queue import Queue
+
+WELCOME = ("enqueue", "welcome_user", "ana@example.com")
+
+
+def rows(queue: Queue, columns: str = "recipient_email") -> list[Any]:
+    return [tuple(row) for row in queue.rows(f"SELECT {columns} FROM email_queue ORDER BY id")]
+
+
+def test_one(mailgres: Program, queue: Queue) -> None:
+    printed = mailgres(
+        *WELCOME, "--payload", '{"name": "Ana"}', "--priority", "2", "--tenant", "acme",
+        "--idempotency-key", "once", "--correlation-id", "c-1", "--max-retries", "7",
+        "--policy", "patient",
+    )  # fmt: skip
+    email = queue.row("SELECT * FROM email_queue")
+    assert printed == f"{email.id}\n"
+    assert (email.recipient_email, email.payload) == ("ana@example.com", {"name": "Ana"})
+    assert (email.priority, email.tenant_id, email.max_retries) == (2, "acme", 7)
+    assert (email.correlation_id, email.retry_policy) == ("c-1", "patient")
+    again = (*WELCOME, "--payload", '{"name": "Ana"}', "--tenant", "acme")
+    assert mailgres.json(*again, "--idempotency-key", "once") == {"id": str(email.id)}
+    assert len(rows(queue)) == 1
+
+
+def test_later(mailgres: Program, queue: Queue) -> None:
+    printed = mailgres(*WELCOME, "--schedule", "2h", "--expires", "2999-01-01T09:00")
+    assert " to be sent at 20" in printed
+    ((scheduled, expires),) = rows(queue, "scheduled_for, expires_at")
+    assert abs(scheduled - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=5)
+    assert expires == datetime(2999, 1, 1, 9, tzinfo=UTC)
+
+
+def test_payloads_from_elsewhere(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "ana.json"
+    file.write_text('{"name": "Ana"}')
+    mailgres(*WELCOME, "--payload", f"@{file}")
+    piped(mailgres, '{"name": "Bo"}', *WELCOME, "--payload", "-")
+    assert rows(queue, "payload ->> 'name'") == [("Ana",), ("Bo",)]
+
+
+def piped(mailgres: Program, text: str, *arguments: str) -> str:
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "hint"),
+    [
+        (
+            ["--payload", '{"name": "Ana" "url": 1}'],
+            "The payload is not JSON: Expecting ',' delimiter at line 1, character 16: {",
+            "Give a mapping",
+        ),
+        (["--payload", ""], "The payload is not JSON: Expecting value at line 1, ch", "Give a"),
+        (["--payload", "[1]"], "The payload is not a JSON object", "Give a mapping"),
+        (["--payload", "@/nowhere"], "/nowhere: No such file or directory", "Name a file"),
+        (["--route", "nowhere"], "there is no route 'nowhere'", "Known routes: default"),
+    ],
+)
+def test_refusals(mailgres: Program, queue: Queue, given: list[str], what: str, hint: str) -> None:
+    found, advice = mailgres.fails(*WELCOME, *given)
+    assert found.startswith(what)
+    assert advice.startswith(hint)
+    assert rows(queue) == []
+
+
+def test_it_points_at_the_character(mailgres: Program) -> None:
+    what, _ = mailgres.fails(*WELCOME, "--payload", '{"name": "Ana" "url": 1}')
+    assert what.endswith(', character 16: {"name": "Ana" -->"url": 1}')
+
+
+def test_a_template_that_was_misspelt(mailgres: Program) -> None:
+    what, hint = mailgres.fails("enqueue", "welcom_user", "ana@example.com")
+    assert what == "There is no template 'welcom_user'"
+    assert hint == "Did you mean welcome_user? `mailgres templates list` shows all."
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([], "Name a template and a recipient"),
+        (["welcome_user"], "Name a template and a recipient"),
+        ([*WELCOME[1:], "--schedule", "2020-01-01"], "that is in the past"),
+        ([*WELCOME[1:], "--schedule", "soon"], "'soon' is not a time"),
+        ([*WELCOME[1:], "--priority", "0"], "0 is not in the range"),
+        ([*WELCOME[1:], "--csv", "x.csv"], "The recipients are in the file"),
+        (["--csv", "x.csv", "--jsonl", "y.jsonl"], "Give --csv or --jsonl, not both"),
+        ([*WELCOME[1:], "--report", "x"], "are for files"),
+        (["--csv", "-", "--continue-on-error"], "Say with --report"),
+    ],
+)
+def test_misuse(mailgres: Program, given: list[str], why: str) -> None:
+    assert why in mailgres.misused("enqueue", *given)
+
+
+def test_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    assert mailgres(*WELCOME, "--dry-run").startswith("It would be enqueued.")
+    file = tmp_path / "two.csv"
+    file.write_text("recipient\nana@example.com\nbo@example.com\n")
+    assert mailgres("enqueue", "welcome_user", "--csv", str(file), "--dry-run") == (
+        "Would enqueue 2 emails.\n"
+    )
+    assert rows(queue) == []
+
+
+def test_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    """Columns are fields, or variables of the payload; an empty cell says nothing."""
+    file = tmp_path / "readers.csv.gz"
+    text = (
+        "recipient,name,priority,payload\n"
+        'ana@example.com,Ana,2,"{""url"": ""u""}"\n'
+        'bo@example.com,"Bo, the\nsecond",,\n'
+    )
+    file.write_bytes(gzip.compress(text.encode()))
+    printed = mailgres("enqueue", "welcome_user", "--csv", str(file), "--tenant", "acme")
+    assert printed == "Enqueued 2 emails.\n"
+    assert rows(queue, "recipient_email, payload, priority, tenant_id") == [
+        ("ana@example.com", {"name": "Ana", "url": "u"}, 2, "acme"),
+        ("bo@example.com", {"name": "Bo, the\nsecond"}, 5, "acme"),
+    ]
+
+
+def test_json_lines(mailgres: Program, queue: Queue) -> None:
+    lines = [
+        {"template": "welcome_user", "recipient": "ana@example.com", "payload": {"name": "Ana"}},
+        {"template_type": "welcome_user", "recipient_email": "bo@example.com"},
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    given = ("enqueue", "--jsonl", "-", "--payload", '{"name": "you"}', "--json")
+    told = json.loads(piped(mailgres, text, *given))
+    assert told == {"enqueued": 2, "bad": 0, "report": None, "dry_run": False}
+    assert rows(queue, "recipient_email, payload ->> 'name'") == [
+        ("ana@example.com", "Ana"),
+        ("bo@example.com", "you"),
+    ]
+
+
+def test_the_same_file_again(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "two.csv"
+    file.write_text("recipient\nana@example.com\nbo@example.com\n")
+    for _ in range(2):
+        mailgres("enqueue", "welcome_user", "--csv", str(file), "--idempotency-key", "november")
+    assert rows(queue, "idempotency_key") == [("november:2",), ("november:3",)]
+
+
+BAD = """\
+recipient,priority,payload
+ana@example.com,5,{}
+nobody,5,{}
+bo@example.com,high,{}
+cy@example.com,5,{
+di@example.com,12,{}
+ed@example.com,5,{}
+"""
+
+
+def test_nothing_of_a_file_with_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(BAD)
+    what, hint = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
+    assert what == (
+        f"{file}, line 3: recipient_email is not an email address (3 more lines are bad)"
+    )
+    assert hint.endswith("Nothing was enqueued; --continue-on-error leaves bad lines out.")
+    assert rows(queue) == []
+
+
+def test_all_but_the_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(BAD)
+    printed = mailgres("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error")
+    report = Path(f"{file}.errors.jsonl")
+    assert printed == (f"Enqueued 2 emails.\nLeft out 4 bad lines: {report} says which and why.\n")
+    assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [(one["line"], one["code"]) for one in told] == [
+        (3, "MG002"),
+        (4, "MG015"),
+        (5, "MG015"),
+        (6, "MG006"),
+    ]
+    assert "bo@" not in report.read_text()
+
+
+def test_a_key_that_was_used_for_another_email(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
+    queue.enqueue(idempotency_key="k")
+    file = tmp_path / "two.csv"
+    file.write_text("recipient,idempotency_key\nbo@example.com,k\ncy@example.com,l\n")
+    what, hint = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
+    assert what == f"{file}, lines 2 to 3: the idempotency key was used before for another email"
+    assert hint.endswith("Nothing was enqueued.")
+    assert len(rows(queue)) == 1
+    mailgres("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error")
+    assert rows(queue)[1:] == [("cy@example.com",)]
+    (told,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
+    assert (told["line"], told["code"]) == (2, "MG009")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("recipient\nana@example.com,1\n", 2), ('recipient\n"ana', 2)]
+)
+def test_a_file_that_is_not_csv(
+    mailgres: Program, queue: Queue, tmp_path: Path, text: str, line: int
+) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(text)
+    what, _ = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
+    assert what.startswith(f"{file}, line {line}: ")
+    assert rows(queue) == []
+
+
+def test_unknown_keys_and_no_file(mailgres: Program, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    file.write_text('{"template": "welcome_user", "to": "ana@example.com"}\n')
+    what, _ = mailgres.fails("enqueue", "--jsonl", str(file))
+    assert what == f"{file}, line 1: there is no key 'to'"
+    what, _ = mailgres.fails("enqueue", "--jsonl", str(tmp_path / "none.jsonl"))
+    assert what.endswith("none.jsonl: No such file or directory")
+
+
+def test_more_than_a_chunk_is_all_or_none(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "many.csv"
+    good = "".join(f"user{n}@example.com\n" for n in range(2500))
+    file.write_text(f"recipient\n{good}")
+    mailgres("enqueue", "welcome_user", "--csv", str(file))
+    assert len(rows(queue)) == 2500
+    file.write_text(f"recipient\n{good}nobody\n")
+    what, _ = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
+    assert what == f"{file}, line 2502: recipient_email is not an email address"
+    assert len(rows(queue)) == 2500

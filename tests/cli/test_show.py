@@ -1,0 +1,119 @@
+"""`mailgres show`, run as a program."""
+
+from __future__ import annotations
+
+import email as stdlib_email
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from support.program import Program
+from support.queue import Clock, Queue
+
+FROM = {"MAILGRES_FROM_EMAIL": "Shop <shop@example.com>"}
+
+
+@pytest.fixture
+def clock(queue: Queue) -> Clock:
+    return Clock(queue.conn)
+
+
+@pytest.fixture
+def dead(queue: Queue, clock: Clock) -> UUID:
+    """One that failed, was tried again and died."""
+    found = queue.enqueue(payload={"name": "Ana", "url": "https://example.com/"}, tenant_id="acme")
+    queue.attempt("transient", code="http_503", message="away", duration_ms=120)
+    clock.forward(timedelta(minutes=2))
+    queue.attempt("permanent", code="validation_error", message="no such address")
+    return found
+
+
+def test_a_timeline(mailgres: Program, dead: UUID) -> None:
+    head, *lines = mailgres("show", str(dead)).splitlines()
+    assert head.split() == [str(dead), "failed"]
+    assert [line.split() for line in lines[:3]] == [
+        ["to", "ana@example.com"],
+        ["template", "welcome_user"],
+        ["tenant", "acme"],
+    ]
+    enqueued, first, second = lines[lines.index("") + 1 :]
+    assert "UTC  enqueued" in enqueued
+    assert enqueued.endswith("at most 4 tries")
+    assert "try 1: failed, will be tried again" in first
+    assert "capture in 120 ms; transient http_503; away; next in 1m; worker worker-1" in first
+    assert "try 2: dead" in second
+    assert "permanent validation_error; no such address; worker worker-1" in second
+
+
+def test_what_it_waits_for(mailgres: Program, queue: Queue, clock: Clock) -> None:
+    waiting = queue.enqueue(scheduled_for=clock.now + timedelta(hours=1))
+    last = mailgres("show", str(waiting)).splitlines()[-1]
+    assert last.startswith("now ")
+    assert last.endswith(", in 1h")
+    clock.forward(timedelta(hours=2))
+    assert mailgres("show", str(waiting)).endswith("due, waits for a worker\n")
+    queue.claim("worker-7")
+    assert " held by worker-7 until 20" in mailgres("show", str(waiting))
+
+
+def test_what_the_provider_reports(mailgres: Program, queue: Queue) -> None:
+    sent = queue.enqueue()
+    queue.attempt("sent", provider_message_id="m-1")
+    queue.run("SELECT record_email_event('delivered', %s)", sent)
+    lines = mailgres("show", str(sent)).splitlines()
+    assert "try 1: sent" in lines[-2]
+    assert "id m-1" in lines[-2]
+    assert "delivered" in lines[-1]
+
+
+def test_json(mailgres: Program, dead: UUID) -> None:
+    found = mailgres.json("show", str(dead), "--rendered", **FROM)
+    assert found["email"]["id"] == str(dead)
+    assert [entry["event"] for entry in found["log"]] == ["retry", "dead"]
+    assert found["rendered"]["from"] == "Shop <shop@example.com>"
+    assert "lease_token" not in found["email"]
+    assert mailgres.json("show", str(dead))["rendered"] is None
+
+
+def test_the_message_of_the_pinned_version(mailgres: Program, queue: Queue, dead: UUID) -> None:
+    before = mailgres("show", str(dead), "--rendered", **FROM)
+    assert "\nFrom: Shop <shop@example.com>\nTo: ana@example.com\nSubject: " in before
+    assert "\n--- html\n" in before
+    changed = {"en": {"subject": "Changed", "text": "changed"}}
+    queue.run("SELECT mailgres.push_template('welcome_user', %s)", Jsonb(changed))
+    assert mailgres("show", str(dead), "--rendered", **FROM) == before
+    fresh = queue.enqueue()
+    assert "Subject: Changed" in mailgres("show", str(fresh), "--rendered", **FROM)
+
+
+def test_raw(mailgres: Program, dead: UUID) -> None:
+    message = stdlib_email.message_from_string(mailgres("show", str(dead), "--eml", **FROM))
+    assert message["To"] == "ana@example.com"
+    assert message["From"] == "Shop <shop@example.com>"
+    assert message["Message-ID"] == f"<{dead}.0@example.com>"
+    assert message.get_content_type() == "multipart/alternative"
+
+
+def test_from_the_archive(mailgres: Program, queue: Queue, clock: Clock, dead: UUID) -> None:
+    clock.forward(timedelta(days=8))
+    assert queue.value("SELECT mailgres.archive_dead_letters()") == 1
+    shown = mailgres("show", str(dead), "--rendered", **FROM)
+    assert "  archived" in shown
+    assert "try 2: dead" in shown
+    assert "Subject: " in shown
+
+
+def test_it_cannot_be_rendered(mailgres: Program, dead: UUID) -> None:
+    what, _ = mailgres.fails("show", str(dead), "--eml")
+    assert what.startswith("It cannot be rendered: there is no from-address")
+
+
+def test_ids(mailgres: Program) -> None:
+    unknown = uuid4()
+    what, hint = mailgres.fails("show", str(unknown))
+    assert what == f"There is no email {unknown}, neither in the queue nor in the archive"
+    assert hint.startswith("Check the id")
+    assert "'42' is not a valid UUID" in mailgres.misused("show", "42")
+    assert "--eml" in mailgres.misused("show", str(unknown), "--eml", "--json")
