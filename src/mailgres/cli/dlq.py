@@ -273,15 +273,16 @@ def export(
             "Nobody can be asked before --purge, so nothing was done: there is no terminal",
             "Give --yes, or export without --purge.",
         )
+    keys = Keys() if then_purge else None
     with (
         operator(database_url, timeout=bulk.PATIENCE) as database,
         files.written(file, force=force) as out,
     ):
         letters = database.stream("export_dead_letters", **chosen, place=place)
-        keys = exported.write(letters, out, kind)
+        count = exported.write(letters, out, kind, keys)
     if file != files.STANDARD:
-        click.echo(f"{_PURGE.count(len(keys))} are in {file}.")
-    if then_purge:
+        click.echo(f"{_PURGE.count(count)} {'is' if count == 1 else 'are'} in {file}.")
+    if keys is not None:
         _purge(database_url, keys, f"all that is in {file}", manner)
 
 

@@ -20,13 +20,15 @@ COLUMNS = (
 )
 
 
-def write(letters: Iterable[dict[str, Any]], out: IO[str], kind: str) -> Keys:
-    """Write dead letters as they come; return which."""
-    keys, put = Keys(), files.writer(kind, COLUMNS, out)
+def write(letters: Iterable[dict[str, Any]], out: IO[str], kind: str, keys: Keys | None) -> int:
+    """Write dead letters as they come, and note in `keys` which; return how many."""
+    count, put = 0, files.writer(kind, COLUMNS, out)
     for letter in letters:
         put(letter)
-        keys.add(*_key(letter))
-    return keys
+        if keys is not None:
+            keys.add(*_key(letter))
+        count += 1
+    return count
 
 
 def read(path: str, kind: str) -> Keys:
