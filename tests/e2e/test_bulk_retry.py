@@ -1,6 +1,6 @@
 """A bulk retry while two workers drain: nothing is lost or doubled, no transaction is long.
 
-MAILGRES_BULK_ROWS=100000 makes it the size at which it was measured.
+BULK_ROWS=100000 makes it the size at which it was measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.postgres import Connect
 from support.queue import HOLD
 from worker.bench import Bench, until
 
-COUNT = int(os.environ.get("MAILGRES_BULK_ROWS", "3000"))
+COUNT = int(os.environ.get("BULK_ROWS", "3000"))
 UNCERTAIN = COUNT // 50
 CHUNK = 200
 FILL = """
@@ -99,9 +99,10 @@ def test_nothing_is_lost_and_nothing_doubled(
         # Twice at once, as two people on call would.
         order = ("retry", "--all-failed", "--yes", "--json")
         jobs = [stack.enter_context(bench.script(*order)) for _ in range(2)]
-        reports = [json.loads(job.popen.communicate(timeout=1500)[0]) for job in jobs]
+        said = [job.popen.communicate(timeout=1500)[0] for job in jobs]
         watcher.done.set()
         watcher.join()
+        reports = [json.loads(text) for text in said]
         until(
             lambda: bench.statuses() == {"sent": COUNT - UNCERTAIN, "failed": UNCERTAIN},
             "all that was retried is sent",
