@@ -245,6 +245,11 @@ def _config(directory: Path | None) -> Config:
     return config
 
 
+def head() -> str:
+    """Return the revision that this package needs."""
+    return _head(ScriptDirectory.from_config(_config(None)))
+
+
 def _head(scripts: ScriptDirectory) -> str:
     head = scripts.get_current_head()
     if head is None:

@@ -34,6 +34,10 @@ GOOD: dict[str, tuple[str, str]] = {
     "alert_email": ("admin@example.com", "ops@example.co.uk"),
     "alert_webhook": ("https://hooks.example.com/T1/B2?key=3", "http://127.0.0.1:9/x"),
     "alert_webhook_format": ("slack", "json"),
+    "serve_host": ("0.0.0.0", "::1"),  # noqa: S104 - a value, nobody listens
+    "serve_port": ("80", "65535"),
+    "serve_secret": ("a-secret-of-16-c", "another-secret-of-the-service"),
+    "metrics_token": ("a-token-of-16-ch", "another-token-of-the-service"),
     "log_format": ("json", "console"),
     "log_level": ("debug", "error"),
 }
@@ -99,6 +103,10 @@ BAD: dict[str, list[object]] = {
     "alert_email": ["me", "Ana <ana@example.com>", "", 1],
     "alert_webhook": ["http://example.com/x", "ftp://example.com", "https://", "hooks", ""],
     "alert_webhook_format": ["teams", ""],
+    "serve_host": ["", "a b", "http://x", 1],
+    "serve_port": ["-1", "65536", "http", True],
+    "serve_secret": ["x" * 15, "with blanks in the middle", "s\u00e9cret-of-16-chars", "", 1],
+    "metrics_token": ["x" * 15, "x" * 1001],
     "log_format": ["xml"],
     "log_level": ["loud", 10],
 }

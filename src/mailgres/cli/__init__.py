@@ -32,6 +32,7 @@ COMMANDS = {
     "routes": "routes",
     "show": "show_email",
     "suppressions": "suppressions",
+    "serve": "serve",
     "templates": "templates",
     "tenants": "tenants",
     "worker": "worker",

@@ -24,12 +24,16 @@ PIPELINE = (
     "lease",
     "grace",
 )
+SERVICE = ("serve_host", "serve_port")
 LOGS = ("log_format", "log_level")
 
 
 @click.command()
-@settings_options(*PIPELINE, "processes", "poll_interval", "profile", "worker_name", *LOGS)
-def worker(*, settings: Settings) -> None:
+@settings_options(
+    *PIPELINE, "processes", "poll_interval", "profile", "worker_name", *SERVICE, *LOGS
+)
+@click.option("--serve", is_flag=True, help="Answer HTTP, too, as `mailgres serve` does.")
+def worker(*, settings: Settings, serve: bool) -> None:
     """Send emails until told to stop.
 
     SIGTERM or Ctrl-C: nothing more is claimed, what is under way is finished for up to --grace
@@ -40,15 +44,18 @@ def worker(*, settings: Settings) -> None:
     Examples:
       mailgres worker
       mailgres worker --processes 2 --concurrency 50
+      MAILGRES_SERVE_SECRET=… mailgres worker --serve
     """
     from mailgres import logs  # noqa: PLC0415 - loaded when it runs
+    from mailgres.cli.serve import http_service  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
+    beside = http_service(settings) if serve else fleet.nothing_beside
     logs.start(settings)
     if settings.processes > 1:
-        fleet.run_many(settings)
+        fleet.run_many(settings, beside)
     else:
-        click.echo(json.dumps(fleet.run_one(settings).as_dict()))
+        click.echo(json.dumps(fleet.run_one(settings, beside).as_dict()))
 
 
 @click.command()

@@ -9,6 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from mailgres import meters
 from mailgres.model import Message, Outcome, Result
 from mailgres.providers import NotMade
 from mailgres.sender.begins import Begins
@@ -74,7 +75,9 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
-    took = round((time.monotonic() - start) * 1000)
+    seconds = time.monotonic() - start
+    meters.SEND_SECONDS.observe(seconds, provider.name)
+    took = round(seconds * 1000)
     together = sum(result.called for result in results)  # the others were not in the call
     return [
         Outcome(message.email, discreet(result, message), took, together if result.called else None)

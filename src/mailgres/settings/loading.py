@@ -89,11 +89,17 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     given = {}
     for name, definition in DEFINITIONS.items():
         for variable in definition.variables:
-            if environ.get(variable, "").strip():
+            value = environ.get(variable, "").strip()
+            if value and not _is_of_kubernetes(variable, value):
                 origin = Origin("environment", f"{variable} in the environment")
                 given[name] = Given(environ[variable], origin)
                 break
     return given
+
+
+def _is_of_kubernetes(variable: str, value: str) -> bool:
+    """Whether a setting's variable is one of a service: MAILGRES_SERVE_PORT of mailgres-serve."""
+    return "://" in value and _OF_KUBERNETES.fullmatch(variable) is not None
 
 
 def _from_file(file: files.File) -> dict[str, Given]:

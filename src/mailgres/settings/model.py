@@ -54,6 +54,7 @@ _SENDER = Text(
     "ADDRESS",
     320,
 )
+_TOKEN = Text("16 to 1000 characters of ASCII without blanks", r"[!-~]{16,}", "SECRET")
 
 
 def new_worker_name() -> str:
@@ -197,6 +198,23 @@ class Settings:
         Choice(get_args(WebhookFormat)),
         "What the webhook is called with: JSON, or a message for Slack; `auto` knows Slack's host.",
         "auto",
+    )
+    serve_host: str = setting(
+        Text("an address or a name of this machine, such as 127.0.0.1", r"[\w.:-]+", "HOST", 253),
+        "Where the HTTP service listens.",
+        "127.0.0.1",
+    )
+    serve_port: int = setting(
+        Number(0, 65535), "The port of the HTTP service; 0 is any that is free.", 8025
+    )
+    serve_secret: str | None = setting(
+        _TOKEN, "What callers of the HTTP service's trigger have to bring.", None, secret=True
+    )
+    metrics_token: str | None = setting(
+        _TOKEN,
+        "What readers of the metrics have to bring; without one, only this machine reads them.",
+        None,
+        secret=True,
     )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"

@@ -1,6 +1,6 @@
 """The worker: claim, render, begin, send, finish."""
 
-from mailgres.worker.build import open_worker
+from mailgres.worker.build import Pipeline, open_pipeline, open_worker
 from mailgres.worker.worker import Summary, Worker
 
-__all__ = ["Summary", "Worker", "open_worker"]
+__all__ = ["Pipeline", "Summary", "Worker", "open_pipeline", "open_worker"]

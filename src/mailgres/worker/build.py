@@ -11,7 +11,7 @@ import psycopg
 from mailgres import __version__
 from mailgres.database import first_line
 from mailgres.errors import MailgresError
-from mailgres.janitor import Alerts, WorkerInfo
+from mailgres.janitor import JANITORS, Alerts, WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.providers.accounts import open_provider
 from mailgres.sender import Renderer, Sender
@@ -42,6 +42,42 @@ def open_worker(
 
     Whoever sets `stopping`, stops it; also before it is ready.
     """
+    with open_pipeline(settings) as pipeline:
+        worker = pipeline.worker(stopping=stopping)
+        with sweeping(pipeline) if janitors else nullcontext():
+            yield worker
+
+
+class Pipeline:
+    """What workers are made of: a store and those who send. Several may work with it at once."""
+
+    def __init__(self, settings: Settings, store: Store, providers: dict[str, Provider]) -> None:
+        self.settings = settings
+        self.store = store
+        leaves = any(provider.kind not in ("capture", "null") for provider in providers.values())
+        sender = settings.from_email or (None if leaves else NOWHERE)
+        self._sender = Sender(store, Renderer(store, sender, settings.reply_to), providers)
+
+    def worker(
+        self, *, batch_size: int | None = None, stopping: threading.Event | None = None
+    ) -> Worker:
+        """A worker for one run, of claims that take so many."""
+        settings = self.settings
+        return Worker(
+            self.store,
+            self._sender,
+            lease=settings.lease,
+            concurrency=settings.concurrency,
+            batch_size=batch_size or _claim_size(settings, self._sender.providers),
+            poll=settings.poll_interval.total_seconds(),
+            grace=settings.grace.total_seconds(),
+            stopping=stopping,
+        )
+
+
+@contextmanager
+def open_pipeline(settings: Settings) -> Iterator[Pipeline]:
+    """Give what workers are made of, known to the database."""
     store = Store(
         settings.database_url or "",
         worker=settings.worker_name,
@@ -52,9 +88,7 @@ def open_worker(
         providers = open_providers(settings, store)
         try:
             _introduce(settings, store, providers)
-            worker = _assemble(settings, store, providers, stopping)
-            with _janitors(settings, store) if janitors else nullcontext():
-                yield worker
+            yield Pipeline(settings, store, providers)
         finally:
             for provider in providers.values():
                 provider.close()
@@ -63,11 +97,17 @@ def open_worker(
 
 
 @contextmanager
-def _janitors(settings: Settings, store: Store) -> Iterator[None]:
-    """Let the janitors work meanwhile."""
+def sweeping(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
+    """Let the janitors work meanwhile.
+
+    `working` is false for whoever works only when he is asked to: he has no heartbeat, or nobody
+    would notice that he is not asked any more.
+    """
+    settings, store = pipeline.settings, pipeline.store
     alerts = Alerts(settings.alert_email, settings.alert_webhook, settings.alert_webhook_format)
     known_as = WorkerInfo(settings.worker_name, __version__, alerts=alerts)
-    scheduler = Scheduler(store.pool, known_as)
+    janitors = [each for each in JANITORS.values() if working or each.locked]
+    scheduler = Scheduler(store.pool, known_as, janitors)
     scheduler.start()
     try:
         yield
@@ -145,26 +185,6 @@ def _check_routes(store: Store, providers: dict[str, Provider]) -> None:
                 f"Add {provider} to MAILGRES_PROVIDERS, or change the route:"
                 f" mailgres routes set {route} {' '.join(providers)}",
             )
-
-
-def _assemble(
-    settings: Settings,
-    store: Store,
-    providers: dict[str, Provider],
-    stopping: threading.Event | None,
-) -> Worker:
-    leaves = any(provider.kind not in ("capture", "null") for provider in providers.values())
-    sender = settings.from_email or (None if leaves else NOWHERE)
-    return Worker(
-        store,
-        Sender(store, Renderer(store, sender, settings.reply_to), providers),
-        lease=settings.lease,
-        concurrency=settings.concurrency,
-        batch_size=_claim_size(settings, providers),
-        poll=settings.poll_interval.total_seconds(),
-        grace=settings.grace.total_seconds(),
-        stopping=stopping,
-    )
 
 
 def _claim_size(settings: Settings, providers: dict[str, Provider]) -> int:

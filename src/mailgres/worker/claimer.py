@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres import meters
 from mailgres.errors import DatabaseUnreachable
 from mailgres.queries import load
 from mailgres.trace import reason
@@ -80,6 +81,7 @@ class Claimer:
             self._lose_connection(error)
             return []
         self._trouble = 0
+        meters.LAST_CLAIM.note()
         self._empty = 0 if emails else self._empty + 1
         return emails
 

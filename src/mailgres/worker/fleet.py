@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from multiprocessing import connection, resource_tracker
 from typing import TYPE_CHECKING
@@ -23,15 +23,20 @@ from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.settings.model import new_worker_name
 from mailgres.trace import where
-from mailgres.worker.build import open_worker
+from mailgres.worker.build import open_pipeline, open_worker, sweeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from multiprocessing.context import SpawnProcess
     from types import FrameType
 
     from mailgres.settings import Settings
+    from mailgres.worker.build import Pipeline
     from mailgres.worker.worker import Summary
+
+    Beside = Callable[[Pipeline, threading.Event], AbstractContextManager[None]]
+    """What runs in the process of a worker until it stops."""
 
 log = logging.getLogger(__name__)
 
@@ -77,16 +82,35 @@ def on_signals(
         signal.signal(number, handle)
 
 
-def run_one(settings: Settings) -> Summary:
-    """Run one worker until a signal comes."""
+def nothing_beside(_pipeline: Pipeline, _stopping: threading.Event) -> nullcontext[None]:
+    """Run nothing beside a worker."""
+    return nullcontext()
+
+
+def run_one(settings: Settings, beside: Beside = nothing_beside) -> Summary:
+    """Run one worker until a signal comes; and beside it what is to end with it."""
     stopping = threading.Event()
     on_signals(stopping.set)
-    with open_worker(settings, stopping=stopping) as worker:
-        return worker.run()
+    with open_pipeline(settings) as pipeline:
+        worker = pipeline.worker(stopping=stopping)
+        with sweeping(pipeline), beside(pipeline, stopping):
+            return worker.run()
 
 
-def run_many(settings: Settings) -> None:
-    """Run as many as the settings say until a signal comes."""
+def run_none(settings: Settings, beside: Beside) -> None:
+    """Run only what would be beside a worker, and the janitors, until a signal comes."""
+    stopping = threading.Event()
+    on_signals(stopping.set)
+    with (
+        open_pipeline(settings) as pipeline,
+        sweeping(pipeline, working=False),
+        beside(pipeline, stopping),
+    ):
+        stopping.wait()
+
+
+def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
+    """Run as many as the settings say until a signal comes; what is beside them runs here."""
     stopping = threading.Event()
     fleet = Fleet(settings)
 
@@ -95,14 +119,14 @@ def run_many(settings: Settings) -> None:
         leave(number)
 
     on_signals(stopping.set, leave_together)
-    with open_worker(settings, janitors=False):
-        pass  # What is wrong with the settings is said once, and not by each of them.
-    try:
-        while not stopping.is_set():
-            fleet.fill()
-            stopping.wait(LOOK)
-    finally:
-        fleet.stop()
+    # Opened here, so that what is wrong with the settings is said once, and not by each of them.
+    with open_pipeline(settings) as pipeline, beside(pipeline, stopping):
+        try:
+            while not stopping.is_set():
+                fleet.fill()
+                stopping.wait(LOOK)
+        finally:
+            fleet.stop()
     if failed := fleet.failed():
         raise MailgresError(
             f"{failed} of {settings.processes} workers did not end well",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from mailgres import meters
 from mailgres.trace import without_addresses
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ def tell_failed(settled: Settled, outcome: Outcome) -> None:
     """
     email, result = outcome.email, outcome.result
     dead = settled.status == "failed"
+    delay = None if dead else retry_delay(settled)
+    if delay is not None:
+        meters.BACKOFF_SECONDS.observe(delay)
     told = {
         "jobId": str(email.id),
         "companyId": email.tenant_id,
@@ -27,7 +31,7 @@ def tell_failed(settled: Settled, outcome: Outcome) -> None:
         "maxAttempts": email.max_retries + 1,
         "errorCode": result.code,
         "errorReason": error_reason(result),
-        "nextRetryDelay": None if dead else retry_delay(settled),
+        "nextRetryDelay": delay,
         "isRetryable": not dead,
         "action": "finish",
         "event": "JobFailed" if dead else "JobRetried",

@@ -1,0 +1,1 @@
+"""The HTTP service: a trigger for schedulers, health, metrics."""

@@ -1,0 +1,172 @@
+"""The endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mailgres import __version__
+from mailgres.http.access import has_bearer, is_local
+from mailgres.http.answers import Refused, read_object
+from mailgres.trace import where
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from mailgres.http.ready import Ready
+    from mailgres.http.runs import Runs
+    from mailgres.metrics import Exposition
+
+log = logging.getLogger(__name__)
+
+PROCESS = "/functions/v1/process-email-queue"
+LARGEST_BATCH = 1000
+_WRONG = 400
+
+
+class Service:
+    """What the endpoints do."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        ready: Ready,
+        metrics: Exposition,
+        *,
+        secret: str,
+        metrics_token: str | None,
+    ) -> None:
+        self._runs = runs
+        self._ready = ready
+        self._metrics = metrics
+        self._secret = secret
+        self._metrics_token = metrics_token
+
+    async def process(self, request: Request) -> Response:
+        """Send what is due: one claim."""
+        if not has_bearer(request, self._secret):
+            raise _unauthorized("serve_secret")
+        size = batch_size(await read_object(request))
+        summary = await self._runs.run(size)
+        return JSONResponse(summary.as_dict())
+
+    async def healthz(self, _request: Request) -> Response:
+        """Say that this process lives."""
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def readyz(self, _request: Request) -> Response:
+        """It can work."""
+        found = await asyncio.to_thread(self._ready.ask)
+        return JSONResponse(found.as_dict(), 503 if found.reason else 200)
+
+    async def metrics(self, request: Request) -> Response:
+        """Figures for Prometheus."""
+        allowed = (
+            has_bearer(request, self._metrics_token) if self._metrics_token else is_local(request)
+        )
+        if not allowed:
+            raise _unauthorized("metrics_token")
+        text, kind = await asyncio.to_thread(self._metrics.text)
+        return Response(text, headers={"Content-Type": kind})
+
+
+def _unauthorized(setting: str) -> Refused:
+    hint = f"Send Authorization: Bearer and the secret in the setting {setting}."
+    return Refused(
+        401, "the bearer token is missing or wrong", hint, {"WWW-Authenticate": "Bearer"}
+    )
+
+
+def batch_size(given: dict[str, Any]) -> int | None:
+    """How many emails the caller wants claimed; None leaves it to the settings.
+
+    Other keys mean nothing: schedulers send the time and whatever else.
+    """
+    size = given.get("batchSize")
+    if size is None:
+        return None
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_BATCH:
+        hint = f"Give a whole number from 1 to {LARGEST_BATCH}, or nothing."
+        raise Refused(400, "batchSize is not a number of emails", hint)
+    return size
+
+
+def make_app(service: Service) -> Starlette:
+    """The application."""
+    app = Starlette(
+        routes=[
+            Route(PROCESS, service.process, methods=["POST"]),
+            Route("/healthz", service.healthz),
+            Route("/readyz", service.readyz),
+            Route("/metrics", service.metrics),
+        ],
+        exception_handlers={Refused: _refuse, HTTPException: _refuse_http, Exception: _fail},
+    )
+    app.router.redirect_slashes = False
+    app.add_middleware(RequestLog)
+    return app
+
+
+async def _refuse(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)  # noqa: S101 - registered for it
+    return error.answer()
+
+
+async def _refuse_http(_request: Request, error: Exception) -> Response:
+    """What starlette refuses: a path or method that is not there."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    hint = f"There are POST {PROCESS}, GET /healthz, /readyz and /metrics."
+    found = Refused(error.status_code, str(error.detail).lower(), hint, error.headers)
+    return found.answer()
+
+
+async def _fail(_request: Request, error: Exception) -> Response:
+    """Whatever else: strangers see nothing of it."""
+    log.error("a request failed: %s", where(error), extra={"action": "http"})
+    return Refused(500, "internal error", "The log of the service says where.").answer()
+
+
+class RequestLog:
+    """Logs each request in a line: which endpoint, what was answered, how long it took."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on and look at the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.monotonic(), 500
+
+        async def look(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, look)
+        finally:
+            _tell(scope, status, time.monotonic() - start)
+
+
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    # A path that is not ours may be anything.
+    path = scope["path"] if scope["path"] in PATHS else "unknown"
+    level = logging.WARNING if status >= _WRONG else logging.DEBUG
+    if path == PROCESS and status < _WRONG:
+        level = logging.INFO
+    told = {"action": "http", "path": path, "status": status, "seconds": round(seconds, 3)}
+    log.log(level, "%s answered with %s", path, status, extra=told)
+
+
+PATHS = {PROCESS, "/healthz", "/readyz", "/metrics"}

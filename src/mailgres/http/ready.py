@@ -1,0 +1,79 @@
+"""Whether this process can work: a database that answers and has the schema it needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from mailgres import meters, migrate, queries
+
+if TYPE_CHECKING:
+    from mailgres.store import Store
+
+LASTS = 1.0
+"""Seconds for which an answer holds: anybody may ask, and the database need not hear of it."""
+PATIENCE = 2.0
+"""Seconds that the database has to give a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The answer; `reason` says in words what is wrong, if something is."""
+
+    reason: str | None
+    schema: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        last = meters.LAST_CLAIM.at
+        return {
+            "status": "not ready" if self.reason else "ready",
+            **({"reason": self.reason} if self.reason else {}),
+            "schema": self.schema,
+            "lastRun": datetime.fromtimestamp(last, UTC).isoformat(timespec="seconds")
+            if last
+            else None,
+        }
+
+
+class Ready:
+    """Asks the database, at most once in a while."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._needed = migrate.head()
+        self._lock = threading.Lock()
+        self._known: Readiness | None = None
+        self._until = 0.0
+
+    def ask(self) -> Readiness:
+        """How it is now, or was a moment ago."""
+        with self._lock:
+            if self._known is None or time.monotonic() >= self._until:
+                self._known = self._look()
+                self._until = time.monotonic() + LASTS
+            return self._known
+
+    def _look(self) -> Readiness:
+        # Strangers read this: no word of the database's own.
+        try:
+            with self._store.pool.connection(PATIENCE) as connection, connection.transaction():
+                connection.execute(QUERIES["limit"], {"milliseconds": "2000"})
+                row = connection.execute(QUERIES["schema_version"]).fetchone()
+        except (psycopg.OperationalError, PoolTimeout):
+            return Readiness("the database does not answer")
+        except psycopg.Error:
+            return Readiness("the database has no schema of mailgres that this user may read")
+        schema = row[0] if row else None
+        if schema != self._needed:
+            return Readiness(f"the schema is not {self._needed}: run `mailgres migrate`", schema)
+        return Readiness(None, schema)
+
+
+QUERIES = queries.load("metrics.sql")
