@@ -66,6 +66,7 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/settings_page.py
 	$(BIN)/python scripts/provider_errors.py
+	$(BIN)/python scripts/metrics_page.py
 	$(BIN)/python scripts/speed_table.py
 	$(BIN)/python scripts/pg_cron_jobs.py
 

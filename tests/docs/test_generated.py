@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+import metrics_page
 import provider_errors
 import reference
 import speed_table
@@ -18,6 +19,11 @@ def test_errors_page_is_current() -> None:
 def test_page_of_provider_errors_is_current() -> None:
     written = provider_errors.PAGE.read_text(encoding="utf-8")
     assert written == provider_errors.page(), "run `make docs`"
+
+
+def test_page_of_metrics_is_current() -> None:
+    written = metrics_page.PAGE.read_text(encoding="utf-8")
+    assert written == metrics_page.page(), "run `make docs`"
 
 
 def test_sql_page_is_current(conn: psycopg.Connection) -> None:

@@ -1,0 +1,56 @@
+"""What docs/http.md shows is what happens: its commands run, its tables are complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from doubles.resend import ResendDouble
+from e2e.kit import House
+from mailgres.http.app import PATHS
+from service.kit import SECRET, TOKEN, site
+
+PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+COMMANDS = [
+    block
+    for text in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for block in re.split(r"(?<!\\)\n(?=curl)", text)
+]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_commands_run(house: House, resend: ResendDouble) -> None:  # noqa: ARG001
+    house.enqueue()
+    with site(house) as service:
+        answers = []
+        for command in COMMANDS:
+            done = subprocess.run(
+                ["bash", "-ec", command.replace(":8025", f":{service.port}")],
+                env={
+                    "PATH": "/usr/bin:/bin",
+                    "MAILGRES_SERVE_SECRET": SECRET,
+                    "MAILGRES_METRICS_TOKEN": TOKEN,
+                },
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            answers.append(done.stdout)
+    summary, health, ready, *metrics = answers
+    assert json.loads(summary)["sent"] == 1
+    assert json.loads(health)["status"] == "ok"
+    assert json.loads(ready).keys() == {"status", "schema", "lastRun"}
+    assert len(metrics) == 2
+    assert all("mailgres_up 1.0" in text for text in metrics)
+
+
+def test_every_endpoint_is_there() -> None:
+    for path in PATHS:
+        assert f" {path}`" in PAGE
+    for name in ("serve_host", "serve_port", "serve_secret", "metrics_token"):
+        assert f"`{name}`" in PAGE
