@@ -69,3 +69,6 @@ FROM public.email_providers
 
 -- workers --
 SELECT count(*) FILTER (WHERE alive) FROM public.email_workers
+
+-- alerts --
+SELECT rule, severity, count(*) FROM public.email_alerts GROUP BY 1, 2

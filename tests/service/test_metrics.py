@@ -87,6 +87,7 @@ def test_every_metric_after_a_bit_of_everything(
     house.work(rate_limit="1000/m", concurrency="1")
     house.run("SELECT mailgres.heartbeat('someone', '1.0')")
     house.run("UPDATE mailgres.providers SET daily_quota = 100 WHERE name = 'resend'")
+    house.run("UPDATE mailgres.alert_rules SET threshold = 0 WHERE name = 'dead_letters'")
     found = scrape(store)
     names = {name for name, _ in found}
     for metric in METRICS.values():
@@ -102,6 +103,7 @@ def test_every_metric_after_a_bit_of_everything(
     assert value(found, "dlq_by_company", tenant=dead.tenant_id) == 1
     assert value(found, "dlq_age_seconds_count") == 1
     assert value(found, "workers") == 1
+    assert value(found, "alerts_firing", rule="dead_letters", severity="warning") == 1
     assert value(found, "provider_circuit_state", provider="resend", state="closed") == 1
     assert value(found, "provider_circuit_state", provider="resend", state="open") == 0
     logged = Counter(

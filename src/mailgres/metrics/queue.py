@@ -138,3 +138,5 @@ def _providers(asked: _Asked) -> Iterator[Sample]:
 def _workers(asked: _Asked) -> Iterator[Sample]:
     ((alive,),) = asked.rows("workers")
     yield "workers", (), alive
+    for rule, severity, firing in asked.rows("alerts"):
+        yield "alerts_firing", (rule, severity), firing
