@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_PORT = re.compile(r":\d*\Z")
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 
 
@@ -35,10 +37,8 @@ def is_local(request: Request) -> bool:
     """
     if any(name in request.headers for name in _FORWARDED):
         return False
-    host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-    return _is_loopback(request.client.host if request.client else "") and (
-        host.lower() in _LOCAL_NAMES
-    )
+    host = _PORT.sub("", request.headers.get("host", "")).lower()
+    return host in _LOCAL_NAMES and _is_loopback(request.client.host if request.client else "")
 
 
 def _is_loopback(address: str) -> bool:
