@@ -145,7 +145,15 @@ def test_variables_of_kubernetes(variable: str) -> None:
 
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_no_setting_has_a_name_that_kubernetes_gives(name: str) -> None:
-    assert not name.endswith(("_port", "_service_host"))
+    assert name == "serve_port" or not name.endswith(("_port", "_service_host"))
+
+
+def test_a_port_that_kubernetes_gives_is_not_ours() -> None:
+    """A service that is called mailgres-serve puts its own address into MAILGRES_SERVE_PORT."""
+    given = load({"MAILGRES_SERVE_PORT": "tcp://10.0.0.1:8080"})
+    assert (given.serve_port, given.origin("serve_port").layer) == (8025, "default")
+    assert load({"MAILGRES_SERVE_PORT": "8080"}).serve_port == 8080
+    assert "serve_port" in str(refused({"MAILGRES_SERVE_PORT": "eighty"}))
 
 
 def test_all_mistakes_at_once(tmp_path: Path) -> None:
