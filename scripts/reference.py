@@ -1,15 +1,21 @@
 """Writes the pages of the documentation that are generated: `make docs`.
 
 docs/errors.md comes from mailgres.errors, docs/sql.md from the comments in the database, both so
-that they cannot be wrong for long: a test compares them.
+that they cannot be wrong for long: a test compares them. From the same database comes what
+`mailgres doctor` compares others with.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psycopg import sql
+
+import schema_hashes
 from mailgres import database, embedded, errors, migrate
+from mailgres.doctor import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,12 +105,17 @@ def main() -> None:
     """Write the pages anew."""
     (DOCS / "errors.md").write_text(errors_page(), encoding="utf-8")
     with embedded.server() as server:
-        url = embedded.database(server, "mailgres_reference")
+        # The server may be shared by others who do the same.
+        name = f"mailgres_reference_{os.getpid()}"
+        url = embedded.database(server, name)
         migrate.upgrade(url)
         with database.connect(url) as connection:
             (DOCS / "sql.md").write_text(sql_page(connection), encoding="utf-8")
+            schema.EXPECTED.write_text(schema_hashes.text(connection), encoding="utf-8")
         with database.connect(server, autocommit=True) as connection:
-            connection.execute("DROP DATABASE mailgres_reference WITH (FORCE)")
+            connection.execute(
+                sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name))
+            )
 
 
 if __name__ == "__main__":

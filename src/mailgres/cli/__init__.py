@@ -19,6 +19,7 @@ COMMANDS = {
     "dev": "dev",
     "dlq": "dlq",
     "enqueue": "enqueue",
+    "doctor": "doctor",
     "errors": "explain",
     "eta": "eta",
     "janitor": "janitor",

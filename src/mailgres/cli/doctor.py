@@ -1,0 +1,89 @@
+"""`mailgres doctor`: what is wrong with a set-up, and what mends it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from mailgres.cli.options import settings_options
+from mailgres.cli.show import as_json
+from mailgres.doctor import SEVERITIES, examine, restoring_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mailgres.doctor import Finding
+    from mailgres.settings import Settings
+
+COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@click.option("--offline", is_flag=True, help="Ask neither providers nor name servers.")
+@click.option("--quiet", is_flag=True, help="Only what is wrong: warnings and errors.")
+@click.option(
+    "--nameserver",
+    "nameservers",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Whom to ask about the domain of from_email, instead of the system's.",
+)
+@click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that undoes schema drift.")
+@settings_options("database_url", "providers", "from_email")
+def doctor(
+    *,
+    settings: Settings,
+    as_json_: bool,
+    offline: bool,
+    quiet: bool,
+    nameservers: tuple[str, ...],
+    print_sql: bool,
+) -> None:
+    """Examine the set-up: database, schema, privileges, queue, providers, domain.
+
+    Changes nothing and sends nothing. Every finding that can be mended comes with the command that
+    does. What could not be checked is named. Exits with 1 if there are errors.
+
+    \b
+    Examples:
+      mailgres doctor
+      mailgres doctor --quiet --offline
+      mailgres doctor --json | jq -r '.[] | select(.severity == "error") | .fix'
+      mailgres doctor --sql | psql "$DATABASE_URL"
+    """
+    if print_sql:
+        click.echo(restoring_sql(settings), nl=False)
+        return
+    found = []
+    for finding in examine(settings, offline=offline, nameservers=nameservers or None):
+        if quiet and finding.severity not in ("error", "warning"):
+            continue
+        found.append(finding)
+        if not as_json_:
+            _tell(finding)
+    if as_json_:
+        as_json([asdict(finding) for finding in found])
+    else:
+        click.echo(_summary(found))
+    if any(finding.severity == "error" for finding in found):
+        sys.exit(1)
+
+
+def _tell(finding: Finding) -> None:
+    word = click.style(f"{finding.severity:8}", fg=COLOURS[finding.severity])
+    click.echo(f"{word} {finding.check}: {finding.message}")
+    if finding.fix:
+        click.echo(f"{'':8}   → {finding.fix}")
+
+
+def _summary(found: Iterable[Finding]) -> str:
+    """How many there are of each severity."""
+    counts = Counter(finding.severity for finding in found)
+    names = {"error": "errors", "warning": "warnings", "info": "remarks", "ok": "good"}
+    told = [f"{counts[one]} {names[one]}" for one in SEVERITIES if counts[one]]
+    return ", ".join(told) or "nothing is wrong"

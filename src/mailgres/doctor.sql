@@ -1,0 +1,307 @@
+-- What `mailgres doctor` asks. Everything is read, nothing is changed, and the rows that are looked at
+-- are bounded, so that a long queue costs no more than a short one.
+
+-- limits --
+SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true),
+       set_config('search_path', '', true), set_config('transaction_read_only', 'on', true)
+
+-- server --
+SELECT current_setting('server_version_num')::int AS number,
+       'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1) AS version,
+       current_user AS "user",
+       pg_is_in_recovery() AS standby,
+       current_setting('default_transaction_read_only')::boolean AS read_only
+
+-- clock --
+SELECT extract(epoch FROM clock_timestamp())::float8 AS epoch,
+       extract(epoch FROM mailgres.now() - now())::float8 AS travelled
+
+-- missing_roles --
+SELECT w.role
+FROM unnest(ARRAY['mailgres_producer', 'mailgres_worker', 'mailgres_operator', 'mailgres_analyst']) w(role)
+WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = w.role)
+ORDER BY w.role
+
+-- lacking --
+-- What a worker may call, or without that role what claims, and the user may not.
+SELECT n.nspname || '.' || p.proname AS function
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+LEFT JOIN pg_roles r ON r.rolname = 'mailgres_worker'
+WHERE n.nspname = 'mailgres'
+  AND CASE WHEN r.oid IS NULL THEN p.proname IN ('claim', 'begin', 'finish')
+           ELSE has_function_privilege(r.oid, p.oid, 'EXECUTE') END
+  AND NOT (has_schema_privilege('mailgres', 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))
+ORDER BY p.proname <> 'claim', p.proname
+
+-- objects --
+-- Every object of ours and what is added to it, with its definition. With an empty search_path all
+-- names are written out.
+WITH ours AS (
+    SELECT c.oid, c.relkind, c.relpersistence, c.reloptions, n.nspname || '.' || c.relname AS name
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'v', 'p', 'm')
+      AND (n.nspname = 'mailgres' AND c.relname <> 'schema_version'
+           OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
+)
+SELECT CASE WHEN o.relkind IN ('v', 'm') THEN 'view ' ELSE 'table ' END || o.name AS object,
+       CASE WHEN o.relkind IN ('v', 'm')
+            THEN coalesce(o.reloptions::text, '') || pg_get_viewdef(o.oid)
+            ELSE o.relkind::text END AS definition,
+       'query' AS style
+FROM ours o
+UNION ALL
+SELECT 'column ' || o.name || '.' || a.attname,
+       concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+                 CASE WHEN a.attcollation <> t.typcollation THEN a.attcollation::regcollation::text END,
+                 pg_get_expr(d.adbin, d.adrelid)),
+       'expression'
+FROM ours o
+JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE o.relkind = 'r'
+UNION ALL
+SELECT 'constraint ' || coalesce(o.name, n.nspname || '.' || t.typname) || '.' || c.conname,
+       pg_get_constraintdef(c.oid), 'expression'
+FROM pg_constraint c
+LEFT JOIN ours o ON o.oid = c.conrelid
+LEFT JOIN pg_type t ON t.oid = c.contypid
+LEFT JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE c.contype IN ('c', 'f', 'p', 'u', 'x') AND (o.oid IS NOT NULL OR n.nspname = 'mailgres')
+UNION ALL
+SELECT 'index ' || n.nspname || '.' || c.relname, pg_get_indexdef(i.indexrelid), 'expression'
+FROM pg_index i
+JOIN ours o ON o.oid = i.indrelid
+JOIN pg_class c ON c.oid = i.indexrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT EXISTS (SELECT FROM pg_constraint x WHERE x.conindid = i.indexrelid AND x.conrelid = i.indrelid)
+UNION ALL
+SELECT 'trigger ' || o.name || '.' || t.tgname, t.tgenabled::text || ' ' || pg_get_triggerdef(t.oid), 'expression'
+FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid
+WHERE NOT t.tgisinternal
+UNION ALL
+SELECT 'domain ' || n.nspname || '.' || t.typname,
+       concat_ws(' ', format_type(t.typbasetype, t.typtypmod), t.typnotnull, t.typdefault), 'expression'
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE n.nspname = 'mailgres' AND t.typtype = 'd'
+UNION ALL
+SELECT 'function ' || n.nspname || '.' || p.proname,
+       string_agg(concat_ws(' ', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
+                            p.prosecdef, p.provolatile, p.proisstrict, p.proconfig::text,
+                            coalesce(pg_get_function_sqlbody(p.oid), p.prosrc)),
+                  ';' ORDER BY p.oid),
+       CASE WHEN bool_or(p.prosqlbody IS NOT NULL) THEN 'query' ELSE 'source' END
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_language l ON l.oid = p.prolang
+WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
+GROUP BY n.nspname, p.proname
+
+-- unlogged --
+SELECT c.oid::regclass::text AS "table"
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'u'
+  AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
+ORDER BY 1
+
+-- without_row_security --
+SELECT c.oid::regclass::text AS "table"
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'public' AND c.relname = ANY (%(relations)s) AND c.relkind = 'r' AND NOT c.relrowsecurity
+ORDER BY 1
+
+-- open_policies --
+SELECT quote_ident(p.policyname) AS policy, format('%%I.%%I', p.schemaname, p.tablename) AS "table",
+       array_to_string(p.roles, ', ') AS who
+FROM pg_policies p
+WHERE p.schemaname = 'public' AND p.tablename = ANY (%(relations)s)
+  AND p.roles && (ARRAY['public'] || %(strangers)s::text[])::name[]
+ORDER BY 2, 1
+
+-- open_grants --
+-- PUBLIC is role 0. What a role has through PUBLIC is told once, of PUBLIC.
+WITH who AS (
+    SELECT 0::oid AS oid, 'everybody (PUBLIC)' AS role
+    UNION ALL
+    SELECT r.oid, r.rolname FROM pg_roles r WHERE r.rolname = ANY (%(strangers)s)
+), granted AS (
+    SELECT 'function' AS kind, n.nspname || '.' || p.proname AS object, a.grantee
+    FROM pg_proc p
+    JOIN pg_namespace n ON n.oid = p.pronamespace
+    CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
+    UNION ALL
+    SELECT 'table', n.nspname || '.' || c.relname, a.grantee
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL aclexplode(c.relacl) a
+    WHERE c.relkind IN ('r', 'v', 'S')
+      AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
+    UNION ALL
+    SELECT 'table', n.nspname || '.' || c.relname, a.grantee
+    FROM pg_attribute t
+    JOIN pg_class c ON c.oid = t.attrelid
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL aclexplode(t.attacl) a
+    WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s)
+    UNION ALL
+    SELECT 'schema', n.nspname, a.grantee
+    FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a
+    WHERE n.nspname = 'mailgres'
+)
+SELECT w.role, g.kind, min(g.object) AS first, count(DISTINCT g.object) AS objects
+FROM granted g JOIN who w ON w.oid = g.grantee
+GROUP BY w.role, g.kind
+ORDER BY w.role, g.kind
+
+-- exposed_schema --
+SELECT coalesce(r.rolname, 'all') AS role, split_part(c.setting, '=', 2) AS schemas
+FROM pg_db_role_setting s
+JOIN pg_roles r ON r.oid = s.setrole
+CROSS JOIN LATERAL unnest(s.setconfig) c(setting)
+WHERE c.setting LIKE 'pgrst.db\_schemas=%%'
+  AND 'mailgres' = ANY (regexp_split_to_array(split_part(c.setting, '=', 2), '\s*,\s*'))
+
+-- has_cron --
+SELECT to_regclass('cron.job') IS NOT NULL AS jobs, to_regclass('cron.job_run_details') IS NOT NULL AS details
+
+-- cron_jobs --
+SELECT jobid AS id, coalesce(jobname, jobid::text) AS name, command FROM cron.job ORDER BY jobid
+
+-- failed_jobs --
+SELECT j.jobname AS name, coalesce(left(split_part(d.return_message, E'\n', 1), 200), 'no message') AS message,
+       format('SELECT * FROM cron.job_run_details WHERE jobid = %%s ORDER BY start_time DESC LIMIT 5', j.jobid) AS look
+FROM cron.job j
+CROSS JOIN LATERAL (
+    SELECT x.status, x.return_message FROM cron.job_run_details x
+    WHERE x.jobid = j.jobid AND x.status IN ('succeeded', 'failed')
+    ORDER BY x.start_time DESC LIMIT 1) d
+WHERE j.jobname LIKE 'mailgres-%%' AND j.active AND d.status = 'failed'
+ORDER BY j.jobid
+
+-- invalid_indexes --
+SELECT i.indexrelid::regclass::text AS index
+FROM pg_index i
+JOIN pg_class c ON c.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT (i.indisvalid AND i.indisready)
+  AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname LIKE 'email\_%%')
+ORDER BY 1
+
+-- tables --
+SELECT c.oid::regclass::text AS "table", pg_stat_get_live_tuples(c.oid) AS live,
+       pg_stat_get_dead_tuples(c.oid) AS dead,
+       (SELECT o.option_value::boolean FROM pg_options_to_table(c.reloptions) o
+        WHERE o.option_name = 'autovacuum_enabled') AS autovacuum
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname LIKE 'email\_%%')
+ORDER BY 1
+
+-- autovacuum --
+SELECT NOT current_setting('autovacuum')::boolean AS off
+
+-- index_sizes --
+SELECT i.indexrelid::regclass::text AS index, pg_relation_size(i.indexrelid) AS bytes, x.reltuples AS entries
+FROM pg_index i
+JOIN pg_class x ON x.oid = i.indexrelid
+WHERE i.indrelid = 'public.email_queue'::regclass
+ORDER BY 1
+
+-- old_transactions --
+SELECT a.pid, coalesce(a.usename, '?') || coalesce(' (' || nullif(a.application_name, '') || ')', '') AS who,
+       coalesce(a.state, '?') AS state, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds
+FROM pg_stat_activity a
+WHERE a.xact_start < clock_timestamp() - make_interval(secs => %(old)s)
+  AND a.backend_type = 'client backend' AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+ORDER BY a.xact_start
+LIMIT 10
+
+-- prepared_transactions --
+SELECT p.gid, quote_literal(p.gid) AS quoted, p.owner,
+       extract(epoch FROM clock_timestamp() - p.prepared)::float8 AS seconds
+FROM pg_prepared_xacts p
+WHERE p.database = current_database() AND p.prepared < clock_timestamp() - make_interval(secs => %(old)s)
+ORDER BY p.prepared
+LIMIT 10
+
+-- idle_slots --
+SELECT s.slot_name AS slot, quote_literal(s.slot_name) AS quoted
+FROM pg_replication_slots s
+WHERE NOT s.active AND NOT s.temporary
+ORDER BY 1
+
+-- hidden_activity --
+SELECT count(*) AS others
+FROM pg_stat_activity a
+WHERE a.backend_type IS NULL AND a.datname = current_database()
+
+-- scheduler --
+SELECT EXISTS (SELECT FROM mailgres.workers w WHERE w.seen_at > mailgres.now() - interval '1 minute') AS alive,
+       (SELECT extract(epoch FROM mailgres.now() - min(x.next_retry_at))::float8
+        FROM (SELECT q.next_retry_at FROM public.email_queue q
+              WHERE q.ready AND q.status = 'pending' LIMIT %(sample)s) x) AS oldest_due,
+       EXISTS (SELECT FROM public.email_logs l
+               WHERE l.at > mailgres.now() - interval '15 minutes' AND l.worker IS NOT NULL) AS processed
+
+-- other_versions --
+SELECT w.worker, w.version
+FROM mailgres.workers w
+WHERE w.seen_at > mailgres.now() - interval '1 minute' AND w.version NOT IN ('', %(version)s)
+ORDER BY w.worker
+LIMIT 10
+
+-- stuck --
+SELECT (SELECT count(*) FROM (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at < mailgres.now() - interval '5 minutes'
+              AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) + interval '5 minutes' < mailgres.now()
+            LIMIT %(sample)s) x) AS lost,
+       (SELECT count(*) FROM (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'pending' AND NOT q.ready AND q.due_at < mailgres.now() - interval '5 minutes'
+            LIMIT %(sample)s) x) AS unpromoted,
+       (SELECT count(*) FROM (
+            SELECT FROM public.email_queue q
+            WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > mailgres.now() + interval '1 year'
+            LIMIT %(sample)s) x) AS never,
+       p.emails AS parked, p.code AS parked_code
+FROM (SELECT count(*) AS emails, mode() WITHIN GROUP (ORDER BY x.error_code) AS code
+      FROM (SELECT q.error_code, q.parked_since FROM public.email_queue q
+            WHERE q.status = 'pending' AND q.due_at < mailgres.now() + interval '1 day'
+            ORDER BY q.due_at LIMIT %(sample)s) x
+      WHERE x.parked_since IS NOT NULL) p
+
+-- unreachable --
+-- Routes on which emails are ready, and which cannot be claimed from.
+SELECT r.route,
+       CASE WHEN r.paused THEN 'which is paused' ELSE 'which has no provider' END AS why,
+       CASE WHEN r.paused THEN 'mailgres routes resume ' || r.route
+            ELSE 'mailgres routes set ' || r.route || ' capture' END AS fix
+FROM mailgres.routes r
+WHERE (r.paused OR NOT EXISTS (SELECT FROM mailgres.route_providers p WHERE p.route = r.route))
+  AND EXISTS (SELECT FROM public.email_queue q WHERE q.ready AND q.route = r.route)
+ORDER BY r.route
+
+-- paused_tenants --
+SELECT t.tenant_id AS tenant,
+       format('UPDATE mailgres.tenants SET paused_at = NULL WHERE tenant_id = %%L', t.tenant_id) AS resume
+FROM mailgres.tenants t
+WHERE t.paused_at IS NOT NULL
+  AND EXISTS (
+      SELECT FROM mailgres.routes r
+      CROSS JOIN LATERAL (
+          SELECT FROM public.email_queue q
+          WHERE q.ready AND q.route = r.route AND q.tenant_id = t.tenant_id LIMIT 1) q)
+ORDER BY t.tenant_id
+LIMIT 10
+
+-- providers --
+SELECT p.name, p.enabled, p.circuit, p.circuit_reason, p.circuit_until,
+       coalesce(p.paused_until > mailgres.now(), false) AS paused, p.pause_reason,
+       CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END AS waits_for,
+       format('UPDATE mailgres.providers SET enabled = true WHERE name = %%L', p.name) AS enable
+FROM mailgres.providers p
+WHERE EXISTS (SELECT FROM mailgres.route_providers rp WHERE rp.provider = p.name)
+ORDER BY p.name

@@ -1,0 +1,102 @@
+"""Domains that emails come from: hints from what their DNS says. Receivers look there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mailgres.doctor.finding import Check, Finding
+from mailgres.doctor.resolver import NoAnswer, system_nameservers, txt
+from mailgres.doctor.setup import KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.doctor.finding import Patient
+
+NAME = "DNS"
+SENDS_BY = {"resend": "include:amazonses.com", "ses": "include:amazonses.com", "smtp": "mx"}
+"""What an SPF record has to say for each kind of provider."""
+
+
+def from_domain(patient: Patient) -> Iterator[Finding]:
+    """SPF, DMARC and, where its name is known, DKIM of the domain of from_email."""
+    kinds = {one.kind for one in patient.settings.accounts()} - KEPT
+    domain = domain_of(patient.settings.from_email)
+    if not kinds or domain is None:
+        return
+    asked = patient.nameservers if patient.nameservers is not None else system_nameservers()
+    try:
+        yield from _spf(domain, kinds, asked)
+        yield from _dmarc(domain, asked)
+        if "resend" in kinds:
+            yield from _dkim(domain, asked)
+    except NoAnswer:
+        yield Finding(NAME, "info", f"not checked: no name server said anything about {domain}")
+
+
+def domain_of(sender: str | None) -> str | None:
+    """The domain of an address, with or without a name before it."""
+    match = re.search(r"@([^\s<>@]+?)>?\s*$", sender or "")
+    return match[1].lower() if match else None
+
+
+def _spf(domain: str, kinds: set[str], asked: tuple[str, ...]) -> Iterator[Finding]:
+    # Resend sends from a subdomain of its own, and so does SES with a MAIL FROM domain.
+    names = (f"send.{domain}", domain) if "resend" in kinds else (domain,)
+    found = {name: _starting(txt(name, asked), "v=spf1") for name in names}
+    for name, records in found.items():
+        if len(records) > 1:
+            yield Finding(
+                NAME,
+                "error",
+                f"{name} has {len(records)} SPF records, so receivers heed none",
+                f"leave one TXT record of {name} that begins with v=spf1",
+            )
+        if any(re.search(r"(?<![-~?])\+?\ball\b", record) for record in records):
+            yield Finding(
+                NAME,
+                "error",
+                f"the SPF record of {name} lets everybody send in its name",
+                f"end the TXT record of {name} with ~all instead",
+            )
+    if not any(found.values()):
+        means = " ".join(sorted({SENDS_BY[kind] for kind in kinds if kind in SENDS_BY}))
+        yield Finding(
+            NAME,
+            "warning",
+            f"{domain} has no SPF record: receivers may take its emails for spam",
+            f'add: {names[0]}. TXT "v=spf1 {means} ~all"',
+        )
+
+
+def _dmarc(domain: str, asked: tuple[str, ...]) -> Iterator[Finding]:
+    labels = domain.split(".")
+    # the policy of the organisation's domain holds for what is below it
+    above = [".".join(labels[n:]) for n in range(len(labels) - 1)]
+    if any(_starting(txt(f"_dmarc.{name}", asked), "v=dmarc1") for name in above):
+        return
+    yield Finding(
+        NAME,
+        "warning",
+        f"{domain} has no DMARC record: large receivers refuse bulk without one",
+        f'add: _dmarc.{domain}. TXT "v=DMARC1; p=none"',
+    )
+
+
+def _dkim(domain: str, asked: tuple[str, ...]) -> Iterator[Finding]:
+    name = f"resend._domainkey.{domain}"
+    if not any("p=" in record for record in txt(name, asked)):
+        yield Finding(
+            NAME,
+            "warning",
+            f"{name} has no key: {domain} is not set up at Resend",
+            "add the records that https://resend.com/domains shows, then verify the domain",
+        )
+
+
+def _starting(records: list[str], word: str) -> list[str]:
+    return [record for record in records if record.lower().startswith(word)]
+
+
+CHECKS = (Check(NAME, from_domain, "nothing to remark", needs="network"),)

@@ -1,0 +1,128 @@
+"""Runs the checks: each by itself, so that one that cannot be made keeps none from being made."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from mailgres import database, migrate
+from mailgres.doctor import dns, grants, health, jobs, queue, schema, sending, server, setup
+from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient, psql
+from mailgres.errors import MailgresError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.settings import Settings
+
+CHECKS = (
+    *setup.CHECKS,
+    *server.CHECKS,
+    *schema.CHECKS,
+    *grants.CHECKS,
+    *jobs.CHECKS,
+    *health.CHECKS,
+    *queue.CHECKS,
+    *sending.CHECKS,
+    *dns.CHECKS,
+)
+"""All checks, in the order in which they are made."""
+
+REACH = "database"
+VERSION = "schema version"
+
+
+def examine(
+    settings: Settings,
+    *,
+    offline: bool = False,
+    nameservers: tuple[str, ...] | None = None,
+) -> Iterator[Finding]:
+    """Make all checks; `offline` leaves out those that ask providers and name servers."""
+    patient = Patient(settings, nameservers=nameservers)
+    with _connection(settings) as (connection, found):
+        yield found
+        patient = replace(patient, connection=connection)
+        if connection is not None:
+            about = _version(settings)
+            yield about
+            patient = replace(patient, migrated=about.severity == "ok")
+        for check in CHECKS:
+            yield from _make(check, patient, offline=offline)
+
+
+@contextmanager
+def _connection(
+    settings: Settings,
+) -> Iterator[tuple[psycopg.Connection[Any] | None, Finding]]:
+    """The database, or why there is none."""
+    url = settings.database_url
+    try:
+        connection = database.connect(url, autocommit=True, application_name="mailgres doctor")
+    except MailgresError as error:
+        yield None, Finding(REACH, "error", error.message, error.hint)
+        return
+    with connection:
+        yield connection, Finding(REACH, "ok", f"{database.describe(url)} answers")
+
+
+def _version(settings: Settings) -> Finding:
+    try:
+        found = migrate.status(settings.database_url)
+    except MailgresError as error:
+        return Finding(VERSION, "info", f"not checked: {error.message}", psql(OPERATOR))
+    if found.is_current:
+        return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
+    if not found.known:
+        newer = f"{found.current} is of a newer mailgres than this one"
+        return Finding(VERSION, "error", newer, "pip install --upgrade mailgres")
+    if found.current is None:
+        return Finding(VERSION, "error", "there is no schema of mailgres", "mailgres migrate")
+    older = f"{found.current}, but this mailgres needs {found.head}"
+    return Finding(VERSION, "error", older, "mailgres migrate")
+
+
+def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
+    """Make a check; what keeps it from being made is a finding, too."""
+    if why := _obstacle(check, patient, offline=offline):
+        return [Finding(check.name, "info", f"not checked: {why}")]
+    try:
+        found = list(_asking(check, patient))
+    except psycopg.errors.InsufficientPrivilege as error:
+        return [_not_made(check, database.first_line(error), psql(OPERATOR))]
+    except psycopg.errors.QueryCanceled:
+        return [_not_made(check, "the database took too long")]
+    except psycopg.Error as error:
+        return [_not_made(check, database.first_line(error))]
+    except MailgresError as error:
+        return [Finding(check.name, "error", error.message, error.hint)]
+    return found or [Finding(check.name, "ok", check.good)]
+
+
+def _obstacle(check: Check, patient: Patient, *, offline: bool) -> str | None:
+    if check.needs == "network":
+        return "--offline" if offline else None
+    if check.needs == "nothing":
+        return None
+    if patient.connection is None or patient.connection.closed:
+        return "no database"
+    if check.needs == "schema" and not patient.migrated:
+        return "the schema is not the one of this mailgres"
+    return None
+
+
+def _asking(check: Check, patient: Patient) -> Iterator[Finding]:
+    """Make a check in a transaction that changes nothing and ends soon."""
+    if check.needs in ("nothing", "network") or patient.connection is None:
+        yield from check.run(patient)
+        return
+    with patient.connection.transaction():
+        patient.connection.execute(QUERIES["limits"])
+        yield from check.run(patient)
+
+
+def _not_made(check: Check, why: str, fix: str | None = None) -> Finding:
+    return Finding(check.name, "info", f"not checked: {why}", fix)

@@ -1,0 +1,85 @@
+"""What a check finds, and what it may ask: the settings, the database, the clock."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from psycopg.rows import dict_row
+
+from mailgres import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import psycopg
+
+    from mailgres.settings import Settings
+
+Severity = Literal["ok", "info", "warning", "error"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
+
+QUERIES = queries.load("doctor.sql")
+OPERATOR = "GRANT mailgres_operator TO CURRENT_USER"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: how it is, and the command that mends it."""
+
+    check: str
+    severity: Severity
+    message: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is examined. Without a connection, only what needs none."""
+
+    settings: Settings
+    connection: psycopg.Connection[Any] | None = None
+    migrated: bool = False
+    """Whether the schema is the one of this package."""
+    nameservers: tuple[str, ...] | None = None
+    """Who is asked about domains; None stands for the system's."""
+    clock: Callable[[], float] = field(default=time.time)
+
+    def ask(self, query: str, **parameters: object) -> list[dict[str, Any]]:
+        """Ask the database a named query."""
+        if self.connection is None:
+            raise RuntimeError("a check that asks the database runs with one only")
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(QUERIES[query], parameters or None)
+            return cursor.fetchall()
+
+    def one(self, query: str, **parameters: object) -> dict[str, Any]:
+        """Ask a query that gives one row."""
+        (row,) = self.ask(query, **parameters)
+        return row
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question, what it needs to be asked, and what to say if nothing is wrong."""
+
+    name: str
+    run: Callable[[Patient], Iterable[Finding]]
+    good: str
+    needs: Literal["nothing", "database", "schema", "network"] = "schema"
+
+
+def psql(*statements: str) -> str:
+    """The command that runs SQL in the database; each statement is a transaction of its own."""
+    options = " ".join(f"-c {shlex.quote(statement)}" for statement in statements)
+    return f'psql "$DATABASE_URL" {options}'
+
+
+def duration(seconds: float) -> str:
+    """A time span for people."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,63 @@
+"""Who may do what: nobody who must not calls our functions or sees our rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.schema import functions, relations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.doctor.finding import Patient
+
+SECURE = psql("SELECT mailgres.secure()")
+STRANGERS = ["anon", "authenticated"]
+"""Roles that anybody on the internet has on Supabase."""
+
+
+def row_security(patient: Patient) -> Iterator[Finding]:
+    """Every table of the contract has row security, and no policy lets everybody in."""
+    for row in patient.ask("without_row_security", relations=relations()):
+        yield Finding(
+            "row security",
+            "error",
+            f"{row['table']} has no row security",
+            psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
+        )
+    for row in patient.ask("open_policies", relations=relations(), strangers=STRANGERS):
+        yield Finding(
+            "row security",
+            "error",
+            f"the policy {row['policy']} on {row['table']} lets in {row['who']}",
+            psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
+        )
+
+
+def grants(patient: Patient) -> Iterator[Finding]:
+    """Neither PUBLIC nor Supabase's strangers may call or read anything of ours."""
+    asked = {"relations": relations(), "functions": functions(), "strangers": STRANGERS}
+    for row in patient.ask("open_grants", **asked):
+        many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
+        verb = {"function": "call", "table": "use", "schema": "look into"}[row["kind"]]
+        yield Finding("grants", "error", f"{row['role']} may {verb} {row['first']}{many}", SECURE)
+    for row in patient.ask("exposed_schema"):
+        without = ", ".join(
+            name for name in map(str.strip, row["schemas"].split(",")) if name != "mailgres"
+        )
+        yield Finding(
+            "grants",
+            "error",
+            f"PostgREST exposes the schema mailgres (role {row['role']})",
+            psql(
+                f"ALTER ROLE \"{row['role']}\" SET pgrst.db_schemas = '{without}'",
+                "NOTIFY pgrst, 'reload config'",
+            ),
+        )
+
+
+CHECKS = (
+    Check("row security", row_security, "on for every table"),
+    Check("grants", grants, "nobody may do what he must not"),
+)

@@ -1,0 +1,110 @@
+"""The tables: indexes, dead rows, and who keeps the latter from being removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mailgres.doctor.finding import Check, Finding, duration, psql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.doctor.finding import Patient
+
+OLD, VERY_OLD = 300, 3600
+"""Seconds after which an open transaction is a warning, and an error."""
+MANY_DEAD, DEAD_SHARE = 50_000, 0.2
+SLACK = 64 * 1024**2
+"""Bytes that an index may have whatever it holds: vacuum gives pages back late."""
+ENTRY = 400
+"""Bytes that an entry of an index may take before it is mostly air."""
+
+
+def indexes(patient: Patient) -> Iterator[Finding]:
+    """No index was left half-built."""
+    for row in patient.ask("invalid_indexes"):
+        yield Finding(
+            "indexes",
+            "error",
+            f"{row['index']} is invalid: it is written to, but never used",
+            psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+        )
+
+
+def bloat(patient: Patient) -> Iterator[Finding]:
+    """Dead rows are removed, and indexes are not mostly air."""
+    for row in patient.ask("tables"):
+        if row["autovacuum"] is False:
+            reset = f"ALTER TABLE {row['table']} RESET (autovacuum_enabled)"
+            yield Finding("bloat", "error", f"autovacuum is off for {row['table']}", psql(reset))
+        if is_bloated(row["live"], row["dead"]):
+            yield Finding(
+                "bloat",
+                "warning",
+                f"{row['table']} has {row['dead']:,} dead rows and {row['live']:,} live ones",
+                psql(f"VACUUM (ANALYZE) {row['table']}"),
+            )
+    for row in patient.ask("index_sizes"):
+        if is_mostly_air(row["bytes"], row["entries"]):
+            yield Finding(
+                "bloat",
+                "warning",
+                f"{row['index']} takes {row['bytes'] / 1024**2:,.0f} MB for"
+                f" {row['entries']:,.0f} entries",
+                psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+            )
+    if patient.one("autovacuum")["off"]:
+        on = psql("ALTER SYSTEM SET autovacuum = on", "SELECT pg_reload_conf()")
+        yield Finding("bloat", "error", "autovacuum is off for the whole server", on)
+
+
+def is_bloated(live: int, dead: int) -> bool:
+    """Whether there are more dead rows than vacuum usually leaves."""
+    return dead > MANY_DEAD and dead > live * DEAD_SHARE
+
+
+def is_mostly_air(size: int, entries: float) -> bool:
+    """Whether an index is many times as large as what it holds; unknown entries are below 0."""
+    return entries >= 0 and size > SLACK + entries * ENTRY
+
+
+def transactions(patient: Patient) -> Iterator[Finding]:
+    """Nobody keeps an old snapshot, for whose sake no dead row can be removed."""
+    for row in patient.ask("old_transactions", old=OLD):
+        yield Finding(
+            "transactions",
+            "error" if row["seconds"] > VERY_OLD else "warning",
+            f"a transaction of {row['who']} has been open for {duration(row['seconds'])}"
+            f" ({row['state']}): no dead row can be removed, and the queue slows down",
+            psql(f"SELECT pg_terminate_backend({row['pid']})"),
+        )
+    for row in patient.ask("prepared_transactions", old=OLD):
+        yield Finding(
+            "transactions",
+            "error",
+            f"the prepared transaction {row['gid']!r} of {row['owner']} has been waiting for"
+            f" {duration(row['seconds'])}",
+            psql(f"ROLLBACK PREPARED {row['quoted']}"),
+        )
+    for row in patient.ask("idle_slots"):
+        yield Finding(
+            "transactions",
+            "warning",
+            f"the replication slot {row['slot']} is not in use and keeps old rows and WAL",
+            psql(f"SELECT pg_drop_replication_slot({row['quoted']})"),
+        )
+    hidden = patient.one("hidden_activity")["others"]
+    if hidden:
+        yield Finding(
+            "transactions",
+            "info",
+            f"not checked: {hidden} connections of others, which this user may not see",
+            psql("GRANT pg_read_all_stats TO CURRENT_USER"),
+        )
+
+
+CHECKS = (
+    Check("indexes", indexes, "all are valid"),
+    Check("bloat", bloat, "dead rows are removed"),
+    Check("transactions", transactions, "none is old", needs="database"),
+)

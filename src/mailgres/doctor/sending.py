@@ -1,0 +1,108 @@
+"""Providers: whether their credentials are good, and whether they may be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.setup import KEPT
+from mailgres.errors import MailgresError
+from mailgres.providers.accounts import open_provider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.doctor.finding import Patient
+    from mailgres.model import Result
+    from mailgres.settings import Account, Settings
+
+PATIENCE = 10.0
+"""Seconds that a provider has to answer; a worker gives it longer."""
+ADVICE = {
+    "resend": "Make a key at https://resend.com/api-keys and set it",
+    "ses": "Set the region and credentials that AWS's tools use, or a profile of theirs",
+    "smtp": "Check host, port, user, password and tls of its URL",
+}
+"""What to do about credentials that are not good."""
+LATER = "The provider cannot be asked now: try again"
+
+
+def try_account(account: Account, settings: Settings, *, at_most: float | None = None) -> Result:
+    """Try the credentials of an account, without sending anything."""
+    timeout = settings.provider_timeout.total_seconds()
+    timeout = min(timeout, at_most) if at_most else timeout
+    provider = open_provider(account, timeout=timeout, connections=1, keep=lambda _: None)
+    try:
+        return provider.check()
+    finally:
+        provider.close()
+
+
+def advice(account: Account, result: Result) -> str:
+    """What to do about an account that is not good."""
+    of_account = result.verdict in ("config", "permanent")
+    what = ADVICE.get(account.kind, LATER) if of_account else LATER
+    more = f"; `mailgres errors explain {result.code}` says more" if result.code else ""
+    return f"{what}{more}."
+
+
+def credentials(patient: Patient) -> Iterator[Finding]:
+    """Every account of the settings is let in. Nothing is sent."""
+    for account in patient.settings.accounts():
+        if account.kind in KEPT:
+            continue
+        try:
+            result = try_account(account, patient.settings, at_most=PATIENCE)
+        except MailgresError as error:
+            yield Finding("credentials", "error", f"{account.name}: {error.message}", error.hint)
+            continue
+        if result.verdict == "sent":
+            limits = f" ({result.message})" if result.message else ""
+            yield Finding("credentials", "ok", f"{account.name}: good{limits}")
+            continue
+        why = ": ".join(filter(None, (result.code, result.message))) or result.verdict
+        lasting = result.verdict in ("config", "permanent")
+        yield Finding(
+            "credentials",
+            "error" if lasting else "warning",
+            f"{account.name}: {why}",
+            f"mailgres providers test {account.name}  # {advice(account, result)}",
+        )
+
+
+def providers(patient: Patient) -> Iterator[Finding]:
+    """Every provider that a route names may be used, and this process has those of the routes."""
+    for row in patient.ask("providers"):
+        name = row["name"]
+        if row["circuit"] != "closed":
+            why = f": {row['circuit_reason']}" if row["circuit_reason"] else ""
+            until = "by itself" if row["circuit_until"] else "not by itself"
+            yield Finding(
+                "providers",
+                "error",
+                f"the circuit of {name} is {row['circuit']}{why}; it is tried again {until}",
+                f"mailgres providers reset {name}",
+            )
+        if row["paused"]:
+            why = f": {row['pause_reason']}" if row["pause_reason"] else ""
+            yield Finding(
+                "providers",
+                "warning",
+                f"{name} is paused{why}",
+                f"mailgres providers resume {name}",
+            )
+        if not row["enabled"]:
+            yield Finding("providers", "warning", f"{name} is disabled", psql(row["enable"]))
+        if row["waits_for"]:
+            yield Finding(
+                "providers",
+                "info",
+                f"{name} is left alone because of its {row['waits_for']}",
+                "mailgres eta",
+            )
+
+
+CHECKS = (
+    Check("credentials", credentials, "none are needed", needs="network"),
+    Check("providers", providers, "all may be used"),
+)

@@ -1,0 +1,136 @@
+"""The server: its version, what we may do there, the way to it, and its clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mailgres import database
+from mailgres.doctor.finding import Check, Finding, duration, psql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mailgres.doctor.finding import Patient
+
+OLDEST, NEWEST = 15, 18
+"""Major versions of PostgreSQL that are supported."""
+SKEW, WRONG = 2.0, 60.0
+"""Seconds by which clocks may differ before it is a warning, and before it is an error."""
+
+
+def version(patient: Patient) -> Iterator[Finding]:
+    """A supported version, and a server that can be written to."""
+    found = patient.one("server")
+    major, text = found["number"] // 10000, found["version"]
+    if major < OLDEST:
+        yield Finding(
+            "PostgreSQL",
+            "error",
+            f"{text} is too old: mailgres needs {OLDEST} or newer",
+            f"upgrade the server to PostgreSQL {OLDEST} to {NEWEST}",
+        )
+    elif major > NEWEST:
+        yield Finding("PostgreSQL", "warning", f"mailgres is not tested with {text}")
+    if found["standby"]:
+        yield Finding(
+            "PostgreSQL",
+            "error",
+            "this is a standby, on which nothing can be sent",
+            "set DATABASE_URL to the primary",
+        )
+    elif found["read_only"]:
+        yield Finding(
+            "PostgreSQL",
+            "error",
+            "transactions are read-only by default here",
+            psql("ALTER ROLE CURRENT_USER RESET default_transaction_read_only"),
+        )
+
+
+def privileges(patient: Patient) -> Iterator[Finding]:
+    """Our roles are there, and whoever connects may work the queue."""
+    missing = [row["role"] for row in patient.ask("missing_roles")]
+    if missing:
+        create = psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
+        yield Finding(
+            "privileges",
+            "warning",
+            f"there is no role {', '.join(missing)}",
+            f"{create} && mailgres migrate",
+        )
+    lacking = [row["function"] for row in patient.ask("lacking")]
+    if lacking:
+        user = patient.one("server")["user"]
+        many = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        grant = f'GRANT mailgres_worker TO "{user}"'
+        yield Finding(
+            "privileges",
+            "error",
+            f"{user} cannot work the queue: no {lacking[0]}{many}",
+            psql(grant),
+        )
+
+
+def pooler(patient: Patient) -> Iterator[Finding]:
+    """Whether transactions go to a connection of the server that is ours alone."""
+    listen = patient.settings.listen
+    if not _is_shared(patient):
+        return
+    slow = f"the worker cannot listen and looks every {patient.settings.poll_interval}"
+    direct = "give a worker the pooler's session port, or the server itself (Supabase: 5432)"
+    if listen == "on":
+        yield Finding(
+            "pooler",
+            "error",
+            "MAILGRES_LISTEN=on, but a transaction pooler is in between",
+            "export MAILGRES_LISTEN=auto",
+        )
+    else:
+        yield Finding("pooler", "info", f"a transaction pooler is in between: {slow}", direct)
+
+
+def _is_shared(patient: Patient) -> bool:
+    """Whether a second client gets the connection that the first had a moment ago."""
+    url = patient.settings.database_url
+    with (
+        database.connect(url, autocommit=True, application_name="mailgres doctor") as first,
+        database.connect(url, application_name="mailgres doctor") as second,
+    ):
+        # In session mode, a connection of the server belongs to one client until it leaves.
+        pids = [
+            row[0]
+            for client in (first, second, first)
+            for row in client.execute("SELECT pg_backend_pid()")
+        ]
+    return pids[0] in pids[1:2] or pids[0] != pids[2]
+
+
+def clock(patient: Patient) -> Iterator[Finding]:
+    """Our machine, the database and the queue agree about the time."""
+    before = patient.clock()
+    there = patient.one("clock")
+    after = patient.clock()
+    skew = there["epoch"] - (before + after) / 2
+    if abs(skew) - (after - before) / 2 > SKEW:
+        ahead = "ahead of" if skew > 0 else "behind"
+        yield Finding(
+            "clock",
+            "error" if abs(skew) > WRONG else "warning",
+            f"the database's clock is {duration(abs(skew))} {ahead} this machine's",
+            "timedatectl set-ntp true",
+        )
+    if there["travelled"] and abs(there["travelled"]) > 1:
+        yield Finding(
+            "clock",
+            "error",
+            f"mailgres.now() is {duration(abs(there['travelled']))} off: a test replaced it",
+            'mailgres doctor --sql | psql "$DATABASE_URL"',
+        )
+
+
+CHECKS = (
+    Check("PostgreSQL", version, "a version that is supported", needs="database"),
+    Check("privileges", privileges, "whoever connects may work the queue"),
+    Check("pooler", pooler, "connections are our own", needs="database"),
+    Check("clock", clock, "this machine and the database agree"),
+)
