@@ -298,7 +298,8 @@ ORDER BY t.tenant_id
 LIMIT 10
 
 -- providers --
-SELECT p.name, p.enabled, p.circuit, p.circuit_reason, p.circuit_until,
+SELECT p.name, p.enabled, p.circuit, p.circuit_reason,
+       coalesce(isfinite(p.circuit_until), false) AS ends,
        coalesce(p.paused_until > mailgres.now(), false) AS paused, p.pause_reason,
        CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END AS waits_for,
        format('UPDATE mailgres.providers SET enabled = true WHERE name = %%L', p.name) AS enable

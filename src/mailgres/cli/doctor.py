@@ -11,7 +11,7 @@ import click
 
 from mailgres.cli.options import settings_options
 from mailgres.cli.show import as_json
-from mailgres.doctor import SEVERITIES, examine, restoring_sql
+from mailgres.doctor import NAMES, SEVERITIES, examine, restoring_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,9 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
 @click.command()
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
 @click.option("--offline", is_flag=True, help="Ask neither providers nor name servers.")
+@click.option(
+    "--only", multiple=True, metavar="CHECK", type=click.Choice(NAMES), help="Only this check."
+)
 @click.option("--quiet", is_flag=True, help="Only what is wrong: warnings and errors.")
 @click.option(
     "--nameserver",
@@ -40,6 +43,7 @@ def doctor(
     settings: Settings,
     as_json_: bool,
     offline: bool,
+    only: tuple[str, ...],
     quiet: bool,
     nameservers: tuple[str, ...],
     print_sql: bool,
@@ -53,6 +57,7 @@ def doctor(
     Examples:
       mailgres doctor
       mailgres doctor --quiet --offline
+      mailgres doctor --only grants --only row-security
       mailgres doctor --json | jq -r '.[] | select(.severity == "error") | .fix'
       mailgres doctor --sql | psql "$DATABASE_URL"
     """
@@ -60,7 +65,7 @@ def doctor(
         click.echo(restoring_sql(settings), nl=False)
         return
     found = []
-    for finding in examine(settings, offline=offline, nameservers=nameservers or None):
+    for finding in examine(settings, offline=offline, nameservers=nameservers or None, only=only):
         if quiet and finding.severity not in ("error", "warning"):
             continue
         found.append(finding)

@@ -5,8 +5,8 @@ It works half-blind: without a database it looks at the rest, and what it may no
 
 from __future__ import annotations
 
-from mailgres.doctor.examination import CHECKS, examine
+from mailgres.doctor.examination import NAMES, examine
 from mailgres.doctor.finding import SEVERITIES, Finding
 from mailgres.doctor.restore import restoring_sql
 
-__all__ = ["CHECKS", "SEVERITIES", "Finding", "examine", "restoring_sql"]
+__all__ = ["NAMES", "SEVERITIES", "Finding", "examine", "restoring_sql"]

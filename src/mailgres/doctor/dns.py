@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mailgres.doctor.finding import Patient
 
-NAME = "DNS"
+NAME = "dns"
 SENDS_BY = {"resend": "include:amazonses.com", "ses": "include:amazonses.com", "smtp": "mx"}
 """What an SPF record has to say for each kind of provider."""
 

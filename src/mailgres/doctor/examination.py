@@ -14,7 +14,7 @@ from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient, 
 from mailgres.errors import MailgresError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from mailgres.settings import Settings
 
@@ -31,8 +31,9 @@ CHECKS = (
 )
 """All checks, in the order in which they are made."""
 
-REACH = "database"
-VERSION = "schema version"
+REACH, VERSION = "database", "schema-version"
+NAMES = (REACH, VERSION, *(check.name for check in CHECKS))
+"""The names of everything that is looked at."""
 
 
 def examine(
@@ -40,18 +41,24 @@ def examine(
     *,
     offline: bool = False,
     nameservers: tuple[str, ...] | None = None,
+    only: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Make all checks; `offline` leaves out those that ask providers and name servers."""
+    """Make all checks, or only those named.
+
+    `offline` leaves out those that ask providers and name servers; `nameservers` are asked instead
+    of the system's.
+    """
     patient = Patient(settings, nameservers=nameservers)
     with _connection(settings) as (connection, found):
-        yield found
-        patient = replace(patient, connection=connection)
+        about = [found]
         if connection is not None:
-            about = _version(settings)
-            yield about
-            patient = replace(patient, migrated=about.severity == "ok")
+            about.append(_version(settings))
+            migrated = about[-1].severity == "ok"
+            patient = replace(patient, connection=connection, migrated=migrated)
+        yield from (each for each in about if not only or each.check in only)
         for check in CHECKS:
-            yield from _make(check, patient, offline=offline)
+            if not only or check.name in only:
+                yield from _make(check, patient, offline=offline)
 
 
 @contextmanager

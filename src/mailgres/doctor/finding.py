@@ -52,7 +52,7 @@ class Patient:
         if self.connection is None:
             raise RuntimeError("a check that asks the database runs with one only")
         with self.connection.cursor(row_factory=dict_row) as cursor:
-            cursor.execute(QUERIES[query], parameters or None)
+            cursor.execute(QUERIES[query], parameters)
             return cursor.fetchall()
 
     def one(self, query: str, **parameters: object) -> dict[str, Any]:

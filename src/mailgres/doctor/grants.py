@@ -21,14 +21,14 @@ def row_security(patient: Patient) -> Iterator[Finding]:
     """Every table of the contract has row security, and no policy lets everybody in."""
     for row in patient.ask("without_row_security", relations=relations()):
         yield Finding(
-            "row security",
+            "row-security",
             "error",
             f"{row['table']} has no row security",
             psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
         )
     for row in patient.ask("open_policies", relations=relations(), strangers=STRANGERS):
         yield Finding(
-            "row security",
+            "row-security",
             "error",
             f"the policy {row['policy']} on {row['table']} lets in {row['who']}",
             psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
@@ -58,6 +58,6 @@ def grants(patient: Patient) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("row security", row_security, "on for every table"),
+    Check("row-security", row_security, "on for every table"),
     Check("grants", grants, "nobody may do what he must not"),
 )

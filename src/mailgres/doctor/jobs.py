@@ -39,7 +39,7 @@ def secrets(patient: Patient) -> Iterator[Finding]:
     for row in patient.ask("cron_jobs"):
         if kind := secret_in(row["command"]):
             yield Finding(
-                "cron secrets",
+                "cron-secrets",
                 "error",
                 f"the job {row['name']} of pg_cron holds {kind}: whoever reads cron.job has it."
                 " Make a new one, put it into Vault and schedule the job anew, as"
@@ -55,7 +55,7 @@ def runs(patient: Patient) -> Iterator[Finding]:
     for row in patient.ask("failed_jobs"):
         failed = f"the last run of {row['name']} failed: {row['message']}"
         yield Finding(
-            "cron jobs",
+            "cron-jobs",
             "error",
             failed,
             psql(row["look"]),
@@ -63,6 +63,6 @@ def runs(patient: Patient) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("cron secrets", secrets, "no job of pg_cron holds one", needs="database"),
-    Check("cron jobs", runs, "none of ours failed", needs="database"),
+    Check("cron-secrets", secrets, "no job of pg_cron holds one", needs="database"),
+    Check("cron-jobs", runs, "none of ours failed", needs="database"),
 )

@@ -56,28 +56,28 @@ def stuck(patient: Patient) -> Iterator[Finding]:
     found = patient.one("stuck", sample=SAMPLE)
     if found["lost"]:
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "error",
             f"{_many(found['lost'])} held by workers that are gone: nobody takes them back",
             "mailgres janitor reap",
         )
     if found["unpromoted"]:
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "error",
             f"{_many(found['unpromoted'])} due, but not ready to be claimed",
             "mailgres janitor promote",
         )
     if found["never"]:
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "warning",
             f"{_many(found['never'])} waiting for a time more than a year away, or for ever",
             psql(f"{RESCHEDULE} status = 'pending' AND next_retry_at > now() + interval '1 year'"),
         )
     if found["parked"]:
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "warning",
             f"{_many(found['parked'])} waiting for the sender's set-up to be mended"
             f" ({found['parked_code'] or 'no code'})",
@@ -85,14 +85,14 @@ def stuck(patient: Patient) -> Iterator[Finding]:
         )
     for row in patient.ask("unreachable", sample=SAMPLE):
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "error",
             f"emails wait on the route {row['route']}, {row['why']}",
             row["fix"],
         )
     for row in patient.ask("paused_tenants", sample=SAMPLE):
         yield Finding(
-            "stuck emails",
+            "stuck-emails",
             "info",
             f"emails of the tenant {row['tenant']} wait: it is paused",
             psql(row["resume"]),
@@ -107,5 +107,5 @@ def _many(count: int) -> str:
 
 CHECKS = (
     Check("scheduler", scheduler, "the queue is worked"),
-    Check("stuck emails", stuck, "none"),
+    Check("stuck-emails", stuck, "none"),
 )

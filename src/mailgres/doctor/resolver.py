@@ -83,6 +83,8 @@ def _address(server: str) -> tuple[str, int]:
 
 def _name(name: str) -> bytes:
     labels = [label.encode("idna") for label in name.rstrip(".").split(".")]
+    if not all(labels):
+        raise ValueError("a name with nothing between two dots")
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import Patient
 
 EXPECTED = Path(__file__).with_name("schema.json")
-NAME, INDEXES = "schema drift", "schema indexes"
+NAME, INDEXES = "schema-drift", "missing-indexes"
 RESTORE = 'mailgres doctor --sql | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"'
 RESTORABLE = ("function", "index", "trigger", "view")
 """What can be made anew as it was, without touching a row."""

@@ -76,7 +76,7 @@ def providers(patient: Patient) -> Iterator[Finding]:
         name = row["name"]
         if row["circuit"] != "closed":
             why = f": {row['circuit_reason']}" if row["circuit_reason"] else ""
-            until = "by itself" if row["circuit_until"] else "not by itself"
+            until = "by itself" if row["ends"] else "not by itself"
             yield Finding(
                 "providers",
                 "error",

@@ -24,23 +24,23 @@ def version(patient: Patient) -> Iterator[Finding]:
     major, text = found["number"] // 10000, found["version"]
     if major < OLDEST:
         yield Finding(
-            "PostgreSQL",
+            "postgresql",
             "error",
             f"{text} is too old: mailgres needs {OLDEST} or newer",
             f"upgrade the server to PostgreSQL {OLDEST} to {NEWEST}",
         )
     elif major > NEWEST:
-        yield Finding("PostgreSQL", "warning", f"mailgres is not tested with {text}")
+        yield Finding("postgresql", "warning", f"mailgres is not tested with {text}")
     if found["standby"]:
         yield Finding(
-            "PostgreSQL",
+            "postgresql",
             "error",
             "this is a standby, on which nothing can be sent",
             "set DATABASE_URL to the primary",
         )
     elif found["read_only"]:
         yield Finding(
-            "PostgreSQL",
+            "postgresql",
             "error",
             "transactions are read-only by default here",
             psql("ALTER ROLE CURRENT_USER RESET default_transaction_read_only"),
@@ -129,7 +129,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("PostgreSQL", version, "a version that is supported", needs="database"),
+    Check("postgresql", version, "a version that is supported", needs="database"),
     Check("privileges", privileges, "whoever connects may work the queue"),
     Check("pooler", pooler, "connections are our own", needs="database"),
     Check("clock", clock, "this machine and the database agree"),

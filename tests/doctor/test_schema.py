@@ -1,0 +1,190 @@
+"""The doctor compares the schema with what the migrations make."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+import schema_hashes
+from doctor.clinic import Clinic
+from mailgres.doctor import restoring_sql, schema
+from mailgres.doctor.restore import _definitions, split
+from mailgres.errors import NotMigrated
+from mailgres.settings import Settings
+from mailgres.testing import travel
+
+
+def test_the_hashes_are_current(conn: psycopg.Connection) -> None:
+    """On whatever version of PostgreSQL the tests run."""
+    written = schema.EXPECTED.read_text(encoding="utf-8")
+    assert written == schema_hashes.text(conn), "run `make freeze docs`"
+
+
+def test_nothing_differs(clinic: Clinic) -> None:
+    for check in ("schema-drift", "missing-indexes", "schema-version", "durability"):
+        assert clinic.findings(check) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (
+            """CREATE OR REPLACE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
+               LANGUAGE sql SECURITY DEFINER SET search_path = '' AS 'SELECT 0'""",
+            "function mailgres.reap is changed",
+        ),
+        (
+            "ALTER FUNCTION public.enqueue_email RESET search_path",
+            "function public.enqueue_email is changed",
+        ),
+        (
+            "ALTER FUNCTION mailgres.claim SECURITY INVOKER",
+            "function mailgres.claim is changed",
+        ),
+        (
+            "DROP FUNCTION public.calculate_next_retry_time",
+            "function public.calculate_next_retry_time is missing",
+        ),
+        (
+            "ALTER TABLE email_queue DISABLE TRIGGER wake_after_insert",
+            "trigger public.email_queue.wake_after_insert is changed",
+        ),
+        (
+            "DROP TRIGGER wake_after_insert ON email_queue",
+            "trigger public.email_queue.wake_after_insert is missing",
+        ),
+    ],
+)
+def test_what_can_be_restored(clinic: Clinic, fault: str, named: str) -> None:
+    clinic.run(fault)
+    found = clinic.mended("schema-drift")
+    assert (found.severity, found.message) == ("error", named)
+
+
+def test_a_view(clinic: Clinic) -> None:
+    clinic.run("ALTER VIEW email_dead_letters RESET (security_invoker)")
+    assert clinic.mended("schema-drift").message == "view public.email_dead_letters is changed"
+
+
+def test_the_restored_is_granted_as_before(clinic: Clinic) -> None:
+    clinic.run("DROP FUNCTION public.calculate_next_retry_time")
+    clinic.mended("schema-drift")
+    assert clinic.findings("grants") == []
+    granted = "SELECT has_function_privilege('mailgres_operator', %s, 'EXECUTE')"
+    name = "public.calculate_next_retry_time(int)"
+    assert clinic.conn.execute(granted, (name,)).fetchone() == (True,)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "DROP INDEX email_queue_due_idx",
+        """DROP INDEX email_queue_due_idx;
+           CREATE INDEX email_queue_due_idx ON email_queue (due_at) WHERE due_at IS NOT NULL""",
+    ],
+)
+def test_indexes(clinic: Clinic, fault: str) -> None:
+    clinic.run(fault)
+    found = clinic.mended("missing-indexes")
+    assert found.severity == "error"
+    assert found.message.startswith("index public.email_queue_due_idx is ")
+    assert clinic.findings("schema-drift") == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (
+            "ALTER TABLE email_queue ALTER COLUMN max_retries SET DEFAULT 9",
+            "column public.email_queue.max_retries is changed",
+        ),
+        (
+            "ALTER TABLE email_queue DROP CONSTRAINT email_queue_state",
+            "constraint public.email_queue.email_queue_state is missing",
+        ),
+        (
+            "ALTER TABLE email_queue ALTER COLUMN created_at SET DEFAULT pg_catalog.now()",
+            "column public.email_queue.created_at is changed",
+        ),
+        (
+            "ALTER TABLE mailgres.workers ALTER COLUMN version DROP NOT NULL",
+            "column mailgres.workers.version is changed",
+        ),
+    ],
+)
+def test_what_a_person_has_to_mend(clinic: Clinic, fault: str, named: str) -> None:
+    """The command shows how it should be."""
+    clinic.run(fault)
+    found = clinic.finding("schema-drift")
+    assert (found.severity, found.message) == ("error", named)
+    clinic.mend(found)
+    assert "ALTER it by hand" in (found.fix or "")
+
+
+def test_what_was_added_is_named_and_no_fault(clinic: Clinic) -> None:
+    clinic.run("ALTER TABLE email_queue ADD COLUMN of_ours int")
+    clinic.run("CREATE INDEX of_ours_idx ON email_queue (user_id)")
+    clinic.run("CREATE TABLE of_ours ()")
+    found = clinic.finding("schema-drift")
+    assert found.severity == "info"
+    assert found.message.endswith("column public.email_queue.of_ours, index public.of_ours_idx")
+    assert clinic.findings("missing-indexes") == []
+
+
+def test_an_unlogged_table(clinic: Clinic) -> None:
+    clinic.run("ALTER TABLE email_suppressions SET UNLOGGED")
+    found = clinic.mended("durability")
+    assert (found.severity, found.message) == (
+        "error",
+        "public.email_suppressions is unlogged: a crash empties it",
+    )
+
+
+def test_a_clock_that_a_test_replaced(clinic: Clinic) -> None:
+    travel(clinic.conn, timedelta(days=3))
+    found = clinic.mended("clock")
+    assert found.message == "mailgres.now() is 3 days off: a test replaced it"
+    # its table of its own stays
+    assert [one.severity for one in clinic.findings("schema-drift")] == ["info"]
+
+
+def test_no_schema(empty_database_url: str, conn: psycopg.Connection) -> None:
+    clinic = Clinic(empty_database_url, conn)
+    found = clinic.finding("schema-version")
+    assert (found.severity, found.fix) == ("error", "mailgres migrate")
+    assert clinic.finding("schema-drift").message.startswith("not checked: ")
+    clinic.mend(found)
+    assert clinic.findings("schema-version") == []
+    assert clinic.findings("schema-drift") == []
+
+
+@pytest.mark.parametrize("revision", ["9999_later"])
+def test_a_newer_schema(clinic: Clinic, revision: str) -> None:
+    clinic.run("UPDATE mailgres.schema_version SET version_num = %s", revision)
+    found = clinic.finding("schema-version")
+    assert (found.severity, found.fix) == ("error", "pip install --upgrade mailgres")
+
+
+def test_sql_is_for_a_schema_of_this_version(empty_database_url: str) -> None:
+    with pytest.raises(NotMigrated):
+        restoring_sql(Settings(database_url=empty_database_url))
+
+
+def test_statements_are_split_at_the_right_semicolons() -> None:
+    text = """
+        -- a comment; with a semicolon
+        CREATE FUNCTION a.b() RETURNS text LANGUAGE sql AS $$ SELECT ';' || 'it''s; -- no'; $$;
+        COMMENT ON FUNCTION a.b() IS 'first; second';
+    """
+    first, second = split(text)
+    assert first.startswith("CREATE FUNCTION a.b()")
+    assert first.endswith("$$;")
+    assert second == "COMMENT ON FUNCTION a.b() IS 'first; second';"
+
+
+def test_everything_that_can_be_restored_is_found_in_sql() -> None:
+    known = dict(_definitions())
+    wanted = {name for name in schema.expected() if name.startswith(schema.RESTORABLE)}
+    assert wanted - known.keys() == set()

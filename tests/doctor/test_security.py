@@ -1,0 +1,157 @@
+"""The doctor sees what is open that must not be, and secrets in jobs of pg_cron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from doctor.clinic import Clinic
+from mailgres.doctor.jobs import secret_in
+from support.cluster import Cluster, supabase_project
+
+STAND_IN = Path(__file__).parents[1] / "deploy" / "supabase_stand_in.sql"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJyb2xlIjoic2VydmljZSJ9.c2ln"
+
+
+@pytest.fixture
+def project(cluster: Cluster, supabase_roles: None, migrations: Path) -> Iterator[Clinic]:  # noqa: ARG001
+    """A project on Supabase, as its owner sees it."""
+    with (
+        supabase_project(cluster, migrations) as url,
+        psycopg.connect(url, autocommit=True) as conn,
+    ):
+        yield Clinic(url, conn)
+
+
+def test_supabase_is_in_order(project: Clinic) -> None:
+    """The owner is no superuser, and everything can be checked."""
+    for check in ("grants", "row-security", "privileges", "schema-drift", "cron-secrets"):
+        assert project.findings(check) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (
+            "GRANT EXECUTE ON FUNCTION enqueue_email TO anon",
+            "anon may call public.enqueue_email",
+        ),
+        (
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA mailgres TO authenticated",
+            "authenticated may call mailgres.",
+        ),
+        ("GRANT SELECT ON email_queue TO anon", "anon may use public.email_queue"),
+        ("GRANT SELECT (payload) ON email_queue TO anon", "anon may use public.email_queue"),
+        ("GRANT USAGE ON SCHEMA mailgres TO anon", "anon may look into mailgres"),
+        (
+            "GRANT EXECUTE ON FUNCTION retry_email TO PUBLIC",
+            "everybody (PUBLIC) may call public.retry_email",
+        ),
+    ],
+)
+def test_grants(project: Clinic, fault: str, named: str) -> None:
+    project.run(fault)
+    found = project.mended("grants")
+    assert found.severity == "error"
+    assert found.message.startswith(named)
+
+
+def test_a_function_made_anew_is_open_to_everybody(clinic: Clinic) -> None:
+    """As happens when somebody drops and creates one by hand."""
+    clinic.run("DROP FUNCTION public.calculate_next_retry_time")
+    clinic.run(
+        "CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz"
+        " LANGUAGE sql AS 'SELECT now()'"
+    )
+    found = clinic.mended("grants")
+    assert found.message == "everybody (PUBLIC) may call public.calculate_next_retry_time"
+
+
+def test_postgrest_exposes_the_engine_room(clinic: Clinic) -> None:
+    clinic.run("CREATE ROLE mailgres_test_authenticator")
+    try:
+        clinic.run(
+            "ALTER ROLE mailgres_test_authenticator SET pgrst.db_schemas = 'public, mailgres, api'"
+        )
+        found = clinic.mended("grants")
+        assert found.message.startswith("PostgREST exposes the schema mailgres")
+        assert clinic.conn.execute(
+            "SELECT rolconfig FROM pg_roles WHERE rolname = 'mailgres_test_authenticator'"
+        ).fetchone() == (["pgrst.db_schemas=public, api"],)
+    finally:
+        clinic.run("DROP ROLE mailgres_test_authenticator")
+
+
+def test_row_security(clinic: Clinic) -> None:
+    clinic.run("ALTER TABLE email_logs DISABLE ROW LEVEL SECURITY")
+    found = clinic.mended("row-security")
+    assert (found.severity, found.message) == ("error", "public.email_logs has no row security")
+
+
+def test_a_policy_that_lets_everybody_in(clinic: Clinic) -> None:
+    clinic.run('CREATE POLICY "Enable read for all" ON email_queue FOR SELECT USING (true)')
+    found = clinic.mended("row-security")
+    assert found.severity == "error"
+    assert found.message.endswith("on public.email_queue lets in public")
+
+
+# --- pg_cron
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (f"SELECT net.http_post('x', headers := '{{\"apikey\": \"{JWT}\"}}')", "a JWT"),
+        ("SELECT f('Authorization', 'Bearer 0123456789abcdef')", "a bearer token"),
+        ("SELECT f('re_AbCdEf12_34567890')", "a key of Resend"),
+        ("SELECT f('sb_secret_abcdefgh12')", "a key of Supabase"),
+        ("SELECT f('AKIAIOSFODNN7EXAMPLE')", "a key of AWS"),
+        ("SELECT dblink('postgresql://app:hunter2@db/app', 'x')", "a password"),
+        ("""SELECT f('{"x-api-key": "0123456789abcdef0123"}')""", "an API key"),
+        ("SELECT mailgres.reap(500)", None),
+        ("SELECT 'Bearer ' || decrypted_secret FROM vault.decrypted_secrets", None),
+        ("SELECT vault.read('mailgres_serve_secret')", None),
+    ],
+)
+def test_secrets_are_told_from_what_only_names_them(command: str, kind: str | None) -> None:
+    assert secret_in(command) == kind
+
+
+@pytest.mark.parametrize("file", ["supabase/process.sql", "pg_cron/janitors.sql"])
+def test_what_we_schedule_holds_none(file: str) -> None:
+    text = (Path(__file__).parents[2] / "deploy" / file).read_text(encoding="utf-8")
+    assert secret_in(text) is None
+
+
+@pytest.fixture
+def scheduled(clinic: Clinic) -> Clinic:
+    """With pg_cron, stood in for."""
+    clinic.conn.execute(STAND_IN.read_bytes())
+    return clinic
+
+
+def test_a_secret_in_a_job(scheduled: Clinic) -> None:
+    scheduled.run("SELECT cron.schedule('send-mail', '* * * * *', %s)", f"SELECT f('{JWT}')")
+    scheduled.run("SELECT cron.schedule('harmless', '* * * * *', 'SELECT 1')")
+    found = scheduled.mended("cron-secrets")
+    assert found.severity == "error"
+    assert "the job send-mail of pg_cron holds a JWT" in found.message
+    assert JWT not in found.message + (found.fix or "")
+
+
+def test_a_job_that_fails(scheduled: Clinic) -> None:
+    scheduled.run("SELECT cron.schedule('mailgres-process', '* * * * *', 'SELECT 1')")
+    ran = """INSERT INTO cron.job_run_details (jobid, status, return_message, start_time)
+             SELECT jobid, %s, %s, now() - %s::interval FROM cron.job"""
+    scheduled.run(ran, "succeeded", "", "4 minutes")
+    assert scheduled.findings("cron-jobs") == []
+    scheduled.run(ran, "failed", "ERROR:  Vault has no secret\nCONTEXT: …", "2 minutes")
+    found = scheduled.finding("cron-jobs")
+    assert found.severity == "error"
+    assert found.message.endswith("mailgres-process failed: ERROR:  Vault has no secret")
+    scheduled.mend(found)  # shows the last runs
+    scheduled.run(ran, "succeeded", "", "1 minute")
+    assert scheduled.findings("cron-jobs") == []

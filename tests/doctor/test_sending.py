@@ -1,0 +1,202 @@
+"""The doctor tries credentials at doubles of providers, and asks a name server of the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.dns_server import name_server
+from doubles.resend import KEY, ResendDouble, serve
+from mailgres.doctor import Finding, dns, examine, resolver, sending
+from mailgres.settings import Settings, load
+
+GOOD = {
+    "send.acme.example.com": ["v=spf1 include:amazonses.com ~all"],
+    "_dmarc.acme.example.com": ["v=DMARC1; p=reject"],
+    "resend._domainkey.acme.example.com": ["p=" + "A" * 400],
+    "acme.example.com": ["google-site-verification=1"],
+}
+SENDER = "Acme <mail@acme.example.com>"
+
+
+def findings(check: str, server: str | None = None, **settings: Any) -> list[Finding]:
+    nameservers = (server,) if server else None
+    return list(examine(Settings(**settings), only=[check], nameservers=nameservers))
+
+
+# --- credentials
+
+
+@pytest.fixture
+def double() -> Iterator[ResendDouble]:
+    with serve(ResendDouble()) as running:
+        yield running
+
+
+def test_good_credentials(double: ResendDouble) -> None:
+    (found,) = findings(
+        "credentials", providers="resend", resend_api_key=KEY, resend_api_url=double.url
+    )
+    assert (found.severity, found.message) == ("ok", "resend: good")
+    assert not double.accepted()
+
+
+def test_a_wrong_key(double: ResendDouble) -> None:
+    wrong = {"resend_api_key": "re_wrong_and_secret", "resend_api_url": double.url}
+    (found,) = findings("credentials", providers="resend", **wrong)
+    assert found.severity == "error"
+    assert found.fix is not None
+    assert found.fix.startswith("mailgres providers test resend  # Make a key at")
+    assert "re_wrong_and_secret" not in f"{found}"
+
+
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PATIENCE", 2.0)
+    (found,) = findings("credentials", providers="smtp", smtp_url="smtp://127.0.0.1:1?tls=none")
+    assert found.severity == "warning"
+
+
+def test_no_credentials() -> None:
+    (found,) = findings("credentials", providers="resend")
+    assert found.severity == "error"
+
+
+def test_settings_that_are_odd(tmp_path: Path) -> None:
+    (found,) = findings("settings")
+    assert (found.severity, found.fix) == ("info", "export MAILGRES_PROVIDERS=resend")
+    lacks, sender = findings("settings", providers="resend")
+    assert "needs resend_api_key" in lacks.message
+    assert lacks.severity == "error"
+    assert sender.severity == "warning"
+    assert "from_email is not set" in sender.message
+    env = {"MAILGRES_PROVIDERS": "resend", "RESEND_API_KEY": KEY, "MAILGRES_FROM_EMAIL": SENDER}
+    (good,) = examine(load(env, {}, tmp_path), only=["settings"])
+    assert good.severity == "ok"
+    del env["MAILGRES_PROVIDERS"]
+    (odd, _) = examine(load(env, {}, tmp_path), only=["settings"])
+    assert odd.severity == "warning"
+    assert odd.message.startswith("resend_api_key is set, but emails are only captured")
+
+
+# --- domains
+
+
+def ask(records: dict[str, list[str]], providers: str = "resend", **how: str) -> list[Finding]:
+    with name_server(records, **how) as server:
+        settings = {"resend_api_key": KEY, "smtp_url": "smtp://127.0.0.1:1?tls=none"}
+        return findings("dns", server, providers=providers, from_email=SENDER, **settings)
+
+
+def test_a_domain_that_is_set_up() -> None:
+    (found,) = ask(GOOD)
+    assert found.severity == "ok"
+
+
+def test_a_domain_that_is_not() -> None:
+    found = ask({})
+    assert [one.severity for one in found] == ["warning"] * 3
+    spf, dmarc, dkim = found
+    assert spf.fix == 'add: send.acme.example.com. TXT "v=spf1 include:amazonses.com ~all"'
+    assert dmarc.fix == 'add: _dmarc.acme.example.com. TXT "v=DMARC1; p=none"'
+    assert "resend._domainkey.acme.example.com" in dkim.message
+
+
+def test_dkim_is_looked_for_only_where_its_name_is_known() -> None:
+    assert [one.message.split(" has no ")[1][:4] for one in ask({}, "smtp")] == ["SPF ", "DMAR"]
+
+
+def test_the_policy_of_the_organisation_holds_below_it() -> None:
+    records = {**GOOD, "_dmarc.example.com": ["v=DMARC1; p=none"]}
+    del records["_dmarc.acme.example.com"]
+    assert [one.severity for one in ask(records)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        (["v=spf1 mx -all", "v=spf1 a -all"], "has 2 SPF records"),
+        (["v=spf1 +all"], "lets everybody send"),
+        (["v=spf1 mx all"], "lets everybody send"),
+    ],
+)
+def test_spf_that_does_harm(records: list[str], words: str) -> None:
+    (found,) = ask({**GOOD, "acme.example.com": records})
+    assert found.severity == "error"
+    assert words in found.message
+
+
+@pytest.mark.parametrize("spoil", ["silence", "garbage", "other id"])
+def test_a_name_server_that_is_of_no_use(spoil: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never hangs: one that is silent is given up, and no other question is asked."""
+    monkeypatch.setattr(resolver, "PATIENCE", 0.2)
+    (found,) = ask(GOOD, spoil=spoil)
+    assert found.severity == "info"
+    assert found.message.startswith("not checked: no name server said anything")
+
+
+def test_no_name_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolver.system_nameservers(tmp_path / "none") == ()
+    monkeypatch.setattr(dns, "system_nameservers", tuple)
+    settings = {"providers": "resend", "resend_api_key": KEY, "from_email": SENDER}
+    (found,) = findings("dns", **settings)
+    assert found.severity == "info"
+
+
+def test_the_next_name_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "PATIENCE", 0.2)
+    with name_server({}, spoil="silence") as silent, name_server(GOOD) as good:
+        assert resolver.txt("acme.example.com", (silent, good)) == ["google-site-verification=1"]
+
+
+def test_answers() -> None:
+    with name_server({"a.example.com": ["", "é" * 200]}) as server:
+        assert resolver.txt("A.example.com.", (server,)) == ["", "é" * 200]
+        assert resolver.txt("b.example.com", (server,)) == []
+
+
+@pytest.mark.parametrize("name", ["", "a..example.com", "x" * 64 + ".com"])
+def test_names_that_cannot_be_asked_for(name: str) -> None:
+    with name_server({}) as server, pytest.raises(resolver.NoAnswer):
+        resolver.txt(name, (server,))
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("192.0.2.1", ("192.0.2.1", 53)),
+        ("192.0.2.1:5353", ("192.0.2.1", 5353)),
+        ("2001:db8::1", ("2001:db8::1", 53)),
+        ("[2001:db8::1]:5353", ("2001:db8::1", 5353)),
+        ("[2001:db8::1]", ("2001:db8::1", 53)),
+    ],
+)
+def test_addresses(given: str, address: tuple[str, int]) -> None:
+    assert resolver._address(given) == address
+
+
+def test_nameservers_of_the_system(tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_text("# x\nsearch example.com\nnameserver 192.0.2.1\nnameserver\nnameserver ::1\n")
+    assert resolver.system_nameservers(file) == ("192.0.2.1", "::1")
+
+
+@pytest.mark.parametrize(
+    ("sender", "domain"),
+    [
+        ("mail@Acme.example.com", "acme.example.com"),
+        (SENDER, "acme.example.com"),
+        (None, None),
+        ("nobody", None),
+    ],
+)
+def test_domains(sender: str | None, domain: str | None) -> None:
+    assert dns.domain_of(sender) == domain
+
+
+def test_offline_asks_nobody() -> None:
+    settings = Settings(providers=("resend",), resend_api_key=KEY, from_email=SENDER)
+    found = list(examine(settings, only=["dns", "credentials"], offline=True))
+    assert {one.message for one in found} == {"not checked: --offline"}

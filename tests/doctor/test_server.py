@@ -1,0 +1,167 @@
+"""The doctor looks at the server, the way to it, and what its user may do and see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from doctor.clinic import Clinic
+from mailgres.doctor import server
+from mailgres.doctor.finding import Patient
+from mailgres.settings import Settings
+from support.postgres import Server, database_name
+from worker.test_pgbouncer import PGBOUNCER, pooled_url
+
+__all__ = ["pooled_url"]
+
+
+def test_a_supported_version(clinic: Clinic) -> None:
+    assert clinic.findings("postgresql") == []
+
+
+class Told(Patient):
+    """A server that says something else of itself."""
+
+    def one(self, query: str, **parameters: object) -> dict[str, object]:
+        return {**super().one(query, **parameters), **self.lie}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("lie", "severity", "words"),
+    [
+        ({"number": 140012, "version": "PostgreSQL 14.12"}, "error", "14.12 is too old"),
+        ({"number": 990000, "version": "PostgreSQL 99"}, "warning", "not tested with"),
+        ({"standby": True}, "error", "standby"),
+    ],
+)
+def test_other_servers(clinic: Clinic, lie: dict[str, object], severity: str, words: str) -> None:
+    patient = Told(Settings(database_url=clinic.url), clinic.conn)
+    object.__setattr__(patient, "lie", lie)
+    (found,) = server.version(patient)
+    assert found.severity == severity
+    assert words in found.message
+
+
+# --- the clock
+
+
+@pytest.mark.parametrize(
+    ("off", "severity", "words"),
+    [
+        (0.5, None, ""),
+        (10, "warning", "the database's clock is 10 s behind"),
+        (-10, "warning", "the database's clock is 10 s ahead of"),
+        (10_000, "error", "3 h behind"),
+    ],
+)
+def test_clocks(clinic: Clinic, off: float, severity: str | None, words: str) -> None:
+    patient = Patient(Settings(), clinic.conn, clock=lambda: time.time() + off)
+    found = list(server.clock(patient))
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert all(words in one.message for one in found)
+
+
+def test_a_slow_answer_is_no_wrong_clock(clinic: Clinic) -> None:
+    now = time.time()
+    times = iter([now - 30, now + 20])  # the answer came somewhere in these 50 s
+    patient = Patient(Settings(), clinic.conn, clock=lambda: next(times))
+    assert list(server.clock(patient)) == []
+
+
+# --- the pooler
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+def test_a_transaction_pooler(clinic: Clinic, pooled_url: str) -> None:
+    pooled = replace(clinic, url=pooled_url)
+    found = pooled.finding("pooler")
+    assert found.severity == "info"
+    assert "transaction pooler" in found.message
+    assert "5432" in (found.fix or "")
+    assert pooled.finding("pooler", listen="on").severity == "error"
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+def test_everything_can_be_checked_through_it(clinic: Clinic, pooled_url: str) -> None:
+    pooled = replace(clinic, url=pooled_url)
+    for check in ("schema-drift", "grants", "transactions", "stuck-emails", "privileges"):
+        assert pooled.findings(check) == []
+
+
+def test_no_pooler(clinic: Clinic) -> None:
+    assert clinic.findings("pooler") == []
+    assert clinic.findings("pooler", listen="on") == []
+
+
+# --- privileges
+
+
+@pytest.fixture
+def stranger(server: Server, clinic: Clinic) -> Iterator[Clinic]:
+    """Somebody who may connect and nothing else."""
+    with server.role() as name:
+        clinic.run(f"ALTER ROLE {name} LOGIN PASSWORD 'x'")
+        parts = urlsplit(clinic.url)
+        url = parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}").geturl()
+        with psycopg.connect(url, autocommit=True) as conn:
+            yield Clinic(url, conn)
+        clinic.run(f"DROP OWNED BY {name}")
+
+
+def test_who_may_not_work_the_queue(clinic: Clinic, stranger: Clinic) -> None:
+    checks = ("schema-version", "stuck-emails", "scheduler", "providers")
+    for check in checks:
+        found = stranger.finding(check)
+        assert found.severity == "info"
+        assert found.message.startswith("not checked: ")
+    role = stranger.conn.info.user
+    clinic.run(f"GRANT mailgres_analyst TO {role}")
+    clinic.run(f"GRANT USAGE ON SCHEMA mailgres TO {role}")
+    clinic.run(f"GRANT SELECT ON mailgres.schema_version TO {role}")
+    found = stranger.finding("privileges")
+    assert found.severity == "error"
+    assert found.message.startswith(f"{role} cannot work the queue: no mailgres.claim and ")
+    clinic.mend(found)  # as its owner
+    assert stranger.findings("privileges") == []
+
+
+def test_a_worker_sees_what_it_may(clinic: Clinic, stranger: Clinic) -> None:
+    clinic.run(f"GRANT mailgres_worker TO {stranger.conn.info.user}")
+    for check in ("privileges", "schema-version", "schema-drift", "grants", "row-security"):
+        assert stranger.findings(check) == []
+    found = stranger.finding("stuck-emails")
+    assert found.message.startswith("not checked: permission denied")
+    assert "GRANT mailgres_operator" in (found.fix or "")
+
+
+def test_transactions_of_others_are_named_as_unseen(clinic: Clinic, stranger: Clinic) -> None:
+    found = stranger.finding("transactions")
+    assert found.severity == "info"
+    assert "which this user may not see" in found.message
+    clinic.run(f"GRANT pg_read_all_stats TO {stranger.conn.info.user}")
+    assert stranger.findings("transactions") == []
+
+
+def test_missing_roles(clinic: Clinic) -> None:
+    """Renamed only inside a transaction: other tests need the role."""
+    patient = Patient(Settings(), clinic.conn)
+    with clinic.conn.transaction(force_rollback=True):
+        clinic.run("ALTER ROLE mailgres_producer RENAME TO mailgres_test_renamed")
+        (found,) = server.privileges(patient)
+    assert (found.severity, found.message) == ("warning", "there is no role mailgres_producer")
+    assert "CREATE ROLE mailgres_producer NOLOGIN" in (found.fix or "")
+
+
+def test_read_only_by_default(clinic: Clinic) -> None:
+    name = database_name(clinic.url)
+    clinic.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = clinic.finding("postgresql")
+    assert found.severity == "error"
+    clinic.run("SET default_transaction_read_only = off")
+    clinic.run(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    assert clinic.findings("postgresql") == []
