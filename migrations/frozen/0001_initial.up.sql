@@ -4601,7 +4601,9 @@ BEGIN
 
     RETURN QUERY SELECT 'tenant_dead_letters', d.tenant_id, sum(d.emails)::double precision, NULL::bigint,
                         NULL::timestamptz
-    FROM mailgres.counted_dead d GROUP BY 2;
+    FROM mailgres.counted_dead d
+    GROUP BY 2
+    HAVING sum(d.emails) > (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_dead_letters');
 END
 $$;
 

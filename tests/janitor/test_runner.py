@@ -109,14 +109,14 @@ def tell(house: House) -> Callable[[], bool]:
 
 def alerts(house: House) -> Callable[[], bool]:
     house.run("UPDATE mailgres.providers SET circuit = 'open'")
-    told = "SELECT count(*) FROM mailgres.alerts WHERE told = 'firing'"
-    return lambda: house.value(told) == 1
+    told = "SELECT rule FROM mailgres.alerts WHERE rule = 'circuit_open' AND told = 'firing'"
+    return lambda: len(house.rows(told)) == 1
 
 
 def webhook(house: House) -> Callable[[], bool]:
     house.run("INSERT INTO mailgres.news (body) VALUES ('{}')")
     house.clock.forward(DAY)
-    return lambda: house.rows("SELECT id FROM mailgres.news") == []
+    return lambda: house.rows("SELECT id FROM mailgres.news WHERE body = '{}'") == []
 
 
 DUTIES = {

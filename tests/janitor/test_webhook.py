@@ -196,6 +196,7 @@ def test_ten_failures_switch_it_off(
         desk.tell(after=15 * MINUTE)
     assert len(hook.news) == 10
     assert caplog.text.count("is switched off") == 1
+    desk.house.run("UPDATE mailgres.alert_rules SET enabled = name = 'webhook_off'")
     assert desk.check() == 1
     assert desk.firing() == [("webhook_off", "")]
     assert "warning: webhook_off: 10 failures" in caplog.text
