@@ -65,6 +65,7 @@ freeze: $(READY) ## Write sql/ into the newest unreleased migration
 docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/settings_page.py
+	$(BIN)/python scripts/cli_page.py
 	$(BIN)/python scripts/provider_errors.py
 	$(BIN)/python scripts/metrics_page.py
 	$(BIN)/python scripts/speed_table.py
@@ -83,7 +84,7 @@ peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks co
 	@touch $@
 
 bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
-	@for name in enqueue claim drain worker providers storage; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in enqueue claim drain worker providers storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new

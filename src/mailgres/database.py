@@ -23,7 +23,10 @@ def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
     `host=… dbname=…` strings. What the URL says about time-out and application name stands.
     """
     if not url or not url.strip():
-        raise BadDatabaseUrl("No database was named", "Set DATABASE_URL or pass --database-url.")
+        raise BadDatabaseUrl(
+            "No database was named",
+            "Set DATABASE_URL or pass --database-url; `mailgres dev` starts one here.",
+        )
     try:
         given = conninfo_to_dict(_DRIVER.sub(r"\1://", url.strip()))
     except psycopg.ProgrammingError:

@@ -95,7 +95,10 @@ class BadDatabaseUrl(MailgresError):
 class DatabaseUnreachable(MailgresError):
     """The database cannot be reached."""
 
-    default_hint = "Check that the server runs and that host, port, user and password are right."
+    default_hint = (
+        "Check that the server runs and that host, port, user and password are right;"
+        " `mailgres dev` starts one here."
+    )
 
 
 class MigrationFailed(MailgresError):

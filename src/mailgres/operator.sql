@@ -46,6 +46,17 @@ SELECT mailgres.set_tenant(%(tenant)s, %(settings)s)
 -- eta --
 SELECT to_jsonb(e) FROM mailgres.eta() e
 
+-- status --
+SELECT jsonb_build_object(
+    'at', mailgres.now(),
+    'states', (SELECT jsonb_agg(to_jsonb(s)) FROM public.email_queue_state s),
+    'due', (SELECT jsonb_build_object('emails', coalesce(sum(p.due_count), 0), 'oldest', min(p.oldest_due))
+            FROM public.email_pending_by_template p),
+    'throughput', (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.minute) FROM public.email_throughput t),
+    'providers', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.provider), '[]') FROM public.email_providers p),
+    'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) ORDER BY w.worker), '[]') FROM public.email_workers w),
+    'alerts', (SELECT coalesce(jsonb_agg(to_jsonb(a)), '[]') FROM public.email_alerts a))
+
 -- list --
 SELECT to_jsonb(x) FROM (
     SELECT q.id, q.status, q.template_type, q.recipient_email, q.tenant_id, q.priority, q.route,

@@ -27,6 +27,12 @@ def sql_files(directory: Path | None = None) -> list[Path]:
     return sorted(root.rglob("*.sql"), key=lambda path: path.relative_to(root).parts)
 
 
+def schema_revision() -> str:
+    """Return the newest revision of the schema that this package brings."""
+    frozen = (migrations_directory() / "frozen").glob("*.up.sql")
+    return max(path.name.removesuffix(".up.sql") for path in frozen)
+
+
 def _directory(name: str, package: Path) -> Path:
     installed = package / name
     checkout = package.parent.parent / name

@@ -113,7 +113,7 @@ def test_wrong_options(arguments: list[str]) -> None:
 def test_no_database() -> None:
     assert two_lines(run("migrate")) == (
         "Error: No database was named",
-        "Hint: Set DATABASE_URL or pass --database-url.",
+        "Hint: Set DATABASE_URL or pass --database-url; `mailgres dev` starts one here.",
     )
 
 

@@ -13,7 +13,9 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["enqueue", "claim", "drain", "worker", "providers", "storage"])
+@pytest.mark.parametrize(
+    "name", ["enqueue", "claim", "drain", "worker", "providers", "storage", "operator"]
+)
 def test_trial(name: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--trial"],

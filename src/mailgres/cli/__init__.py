@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 import click
 
 from mailgres import __version__
 from mailgres.cli.errors import FriendlyGroup
+from mailgres.resources import schema_revision
 
 __all__ = ["main"]
 
@@ -33,6 +35,7 @@ COMMANDS = {
     "routes": "routes",
     "serve": "serve",
     "show": "show_email",
+    "status": "status",
     "suppressions": "suppressions",
     "templates": "templates",
     "tenants": "tenants",
@@ -57,7 +60,23 @@ class Commands(FriendlyGroup):
         return next(each for each in by_name if each.name == cmd_name)
 
 
+def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
+    if asked and not context.resilient_parsing:
+        click.echo(f"mailgres {__version__}, schema {schema_revision()}")
+        context.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="mailgres")
-def main() -> None:
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version, and the revision of the schema that it brings.",
+)
+@click.pass_context
+def main(context: click.Context) -> None:
     """An email queue that lives in your PostgreSQL."""
+    if os.environ.get("NO_COLOR"):
+        context.color = False

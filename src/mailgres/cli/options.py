@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,7 +44,26 @@ def database_url(command: Callable[..., R]) -> Callable[..., R]:
     def with_url(*, settings: Settings, **given: object) -> R:
         return command(database_url=settings.database_url, **given)
 
-    return settings_options("database_url")(with_url)
+    return utc(settings_options("database_url")(with_url))
+
+
+def utc(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command `--utc`: times are then shown and read as if the user lived there."""
+
+    def move(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
+        if given:
+            os.environ["TZ"] = "UTC"
+            time.tzset()
+
+    option = click.option(
+        "--utc",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=move,
+        help="Show and read times in UTC, not in your zone.",
+    )
+    return option(command)
 
 
 def dry_run(command: Callable[..., R]) -> Callable[..., R]:

@@ -9,7 +9,7 @@ import click
 
 from mailgres.cli.ask import operator
 from mailgres.cli.message import as_file, message_of, written
-from mailgres.cli.options import settings_options
+from mailgres.cli.options import settings_options, utc
 from mailgres.cli.show import as_json, moment, status, table
 from mailgres.cli.timeline import timeline
 from mailgres.errors import UnknownEmail
@@ -40,6 +40,7 @@ HEAD = {
     "--eml", is_flag=True, help="Nothing but the raw message, as a file for mail readers."
 )
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@utc
 @settings_options("database_url", "from_email")
 def show(*, settings: Settings, email_id: UUID, rendered: bool, eml: bool, as_json_: bool) -> None:
     """Show what happened to an email: enqueued, each try, what the provider reported.

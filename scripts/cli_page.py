@@ -1,0 +1,88 @@
+"""Writes docs/cli.md out of `--help` of every command: `make docs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mailgres.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+WIDTH = 96
+HEAD = """\
+# The command line
+
+Generated from `--help` by `make docs`.
+
+Every command takes the database from `--database-url`, `MAILGRES_DATABASE_URL`, `DATABASE_URL` or
+`mailgres.toml` (see [settings](settings.md)). People on call connect as a user with the role
+`mailgres_operator`; whoever migrated may do everything, too.
+
+## What ends a command, and how
+
+| exit code | meaning |
+|---|---|
+| 0 | It was done. A search that found nothing was done, too. |
+| 1 | It was not done: one line says what is wrong, one what to do. |
+| 1 | Or a check found something, or somebody said no when asked. |
+| 2 | The arguments are not right: nothing was tried. |
+| 128 + n | Signal n ended it, so 130 is Ctrl-C. What was done before that is said. |
+
+Results go to standard output, everything else to standard error. `--json` prints a document for
+programs; its times are in ISO 8601.
+
+## Times, colours, completion
+
+- Times are shown in your zone (`TZ`), with `--utc` in UTC. Given ones are read in the same zone,
+  unless they name one: `2026-11-03T10:00`, `2026-11-03T10:00+01:00`. How long ago or ahead is
+  written `90s`, `30m`, `24h` or `7d`.
+- Colours are left out where output is not a terminal, and where `NO_COLOR` is set.
+- Completion of commands and options, for bash (zsh and fish alike):
+
+  ```
+  eval "$(_MAILGRES_COMPLETE=bash_source mailgres)"     # in ~/.bashrc
+  eval "$(_MAILGRES_COMPLETE=zsh_source mailgres)"      # in ~/.zshrc
+  _MAILGRES_COMPLETE=fish_source mailgres | source      # in ~/.config/fish/config.fish
+  ```
+
+## Choosing emails
+
+`list`, `retry`, `cancel` and `reschedule` share their filters. Several kinds of them must all hold;
+one that is repeated holds if any of its values does. `--since` and `--until` are about when an
+email was enqueued. A window of time is a range of ids, which are ordered by time, so searches stay
+fast in a large queue. Two things follow for history that was imported. Emails with an older
+`created_at` count from their import on where `--until` is given: leave it out to find them. Emails
+with random ids of their own are found, but as long as there are any, a window is no faster than
+the whole queue.
+"""
+
+
+def commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
+    """Every command with its help, groups before what is in them."""
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
+    )
+    context.help_option_names = ["-h", "--help"]
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            if found is not None and not found.hidden:
+                yield from commands(found, each, context)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [f"\n## {path}\n\n```\n{text}\n```\n" for path, text in commands(main, "mailgres")]
+    return HEAD + "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

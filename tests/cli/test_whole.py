@@ -1,0 +1,124 @@
+"""What holds for the whole command line: help, version, zones, colours, errors, exit codes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import cli_page
+from mailgres.cli import main
+from support.program import PROGRAM, Program
+from support.queue import Queue
+
+READERS = (
+    ["list"],
+    ["show", "01a1e19f-de56-7000-8000-000000000000"],
+    ["status"],
+    ["enqueue", "welcome_user", "ana@example.com"],
+)
+
+
+def test_every_command_explains_itself() -> None:
+    """Each has a help with an example, and each listing a --json."""
+    for path, text in cli_page.commands(main, "mailgres"):
+        about = text.split("\n\n")[1].strip()
+        assert about, path
+        assert "Options:" in text, path
+        if path.endswith((" list", " status", " stats", " eta")):
+            assert "--json" in text, path
+
+
+def test_the_page_is_current() -> None:
+    written = cli_page.PAGE.read_text(encoding="utf-8")
+    assert written == cli_page.page(), "run `make docs`"
+
+
+def test_version() -> None:
+    printed = Program("").run("--version").stdout
+    assert re.fullmatch(
+        rf"mailgres {re.escape(version('mailgres'))}, schema \d{{4}}_\w+\n", printed
+    )
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_no_database(command: list[str]) -> None:
+    what, hint = Program("").fails(*command)
+    assert what == "No database was named"
+    assert "`mailgres dev` starts one" in hint
+    nobody = "postgresql://127.0.0.1:1/nothing"
+    what, hint = Program(nobody).fails(*command)
+    assert what.startswith("Cannot connect to 127.0.0.1:1/nothing")
+    assert "Check that the server runs" in hint
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_not_migrated(empty_database_url: str, command: list[str]) -> None:
+    _, hint = Program(empty_database_url).fails(*command)
+    assert "mailgres migrate" in hint
+
+
+def test_zones(mailgres: Program, queue: Queue) -> None:
+    """The user's own, or UTC; given times are read as they are shown."""
+    queue.run(
+        "INSERT INTO email_queue (id, template_type, recipient_email, created_at)"
+        " SELECT mailgres.first_id_of(t), 'welcome_user', 'ana@example.com', t"
+        " FROM (VALUES (timestamptz '2026-11-01T12:00Z')) x(t)"
+    )
+    there = {"TZ": "America/Sao_Paulo"}
+    window = ("--since", "2026-11-01T08:59", "--until", "2026-11-01T09:01")
+    assert "2026-11-01 09:00:00 -03" in mailgres("list", *window, **there)
+    window = ("--since", "2026-11-01T11:59", "--until", "2026-11-01T12:01")
+    assert "2026-11-01 12:00:00 UTC" in mailgres("list", "--utc", *window, **there)
+    assert mailgres.json("list", *window, **there) == []
+
+
+def test_colours(mailgres: Program, queue: Queue) -> None:
+    queue.enqueue()
+    assert "\x1b[" not in mailgres("list")
+    assert "\x1b[" in at_a_terminal(mailgres, "list")
+    assert "\x1b[" not in at_a_terminal(mailgres, "list", NO_COLOR="1")
+
+
+def at_a_terminal(mailgres: Program, *arguments: str, **env: str) -> str:
+    ours, theirs = pty.openpty()
+    given = {"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8", "TERM": "xterm", **env}
+    process = subprocess.Popen([PROGRAM, *arguments], env=given, stdout=theirs, stdin=theirs)
+    os.close(theirs)
+    text = b""
+    try:
+        while part := os.read(ours, 4096):
+            text += part
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0
+    return text.decode()
+
+
+def test_exit_codes_are_documented(mailgres: Program) -> None:
+    page = cli_page.PAGE.read_text(encoding="utf-8")
+    assert mailgres.run("list").returncode == 0
+    assert mailgres.run("list", "--template", "nobody_knows").returncode == 1
+    assert mailgres.run("list", "--colour").returncode == 2
+    for code in ("| 0 |", "| 1 |", "| 2 |", "| 128 + n |"):
+        assert code in page
+
+
+def test_completion(mailgres: Program) -> None:
+    script = mailgres.run(_MAILGRES_COMPLETE="bash_source").stdout
+    assert "_mailgres_completion" in script
+    asked = {"_MAILGRES_COMPLETE": "bash_complete", "COMP_WORDS": "mailgres li", "COMP_CWORD": "1"}
+    assert mailgres.run(**asked).stdout == "plain,list\n"
+
+
+def test_every_command_is_on_the_page() -> None:
+    page = Path(cli_page.PAGE).read_text(encoding="utf-8")
+    for path, _ in cli_page.commands(main, "mailgres"):
+        assert f"\n## {path}\n" in page
