@@ -40,7 +40,20 @@ _OF_RECORDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 class _Lines(logging.StreamHandler["TextIO"]):
-    """The handler of `start`, so that starting again replaces it."""
+    """The handler of `start`, so that starting again replaces it.
+
+    Standard error is looked up for every line: somebody may have put another in its place.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__(stream or sys.stderr)
+        self._standard = stream is None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        if self._standard:
+            self.stream = sys.stderr
+        super().emit(record)
 
 
 def start(settings: Settings, stream: TextIO | None = None) -> None:
@@ -49,7 +62,7 @@ def start(settings: Settings, stream: TextIO | None = None) -> None:
     Libraries are heard from warnings on, whatever the level: what they say below it quotes the
     calls they make.
     """
-    handler = _Lines(stream or sys.stderr)
+    handler = _Lines(stream)
     handler.setFormatter(formatter(settings, terminal=handler.stream.isatty()))
     root = logging.getLogger()
     for former in [each for each in root.handlers if isinstance(each, _Lines)]:

@@ -36,7 +36,7 @@ def test_each_by_hand(house: House, name: str) -> None:
     own = () if JANITORS[name].locked else ("--worker", "worker-1")
     result = janitor(name, *own, "--database-url", url)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.output) == {
+    assert json.loads(result.stdout) == {
         "janitor": name, "handled": 1, "busy": False, "more": False
     }  # fmt: skip
     assert is_done() or name == "heartbeat"
@@ -47,7 +47,7 @@ def test_while_a_worker_is_at_it(house: House, connect: Connect) -> None:
     other = connect(autocommit=False)
     other.execute(LOCK, ("archive",))
     result = janitor("archive", "--database-url", house.url)
-    assert json.loads(result.output)["busy"] is True
+    assert json.loads(result.stdout)["busy"] is True
     assert result.exit_code == 0
 
 
@@ -98,7 +98,7 @@ def test_the_page_has_all_of_them() -> None:
 def test_all_of_them(house: House) -> None:
     result = janitor("--all", "--database-url", house.url)
     assert result.exit_code == 0, result.output
-    done = [json.loads(line)["janitor"] for line in result.output.splitlines()]
+    done = [json.loads(line)["janitor"] for line in result.stdout.splitlines()]
     assert done == [one.name for one in JANITORS.values() if one.locked]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import psycopg
 
-from mailgres import __version__, database
+from mailgres import __version__, database, logs
 from mailgres import janitor as janitors
 from mailgres.cli.errors import CliError
 from mailgres.cli.options import settings_options
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--all", "every", is_flag=True, help="All duties that are not a worker's own.")
 @click.option("--worker", metavar="NAME", help="Whose heartbeat it is.")
-@settings_options("database_url", "alert_email", "alert_webhook", "alert_webhook_format")
+@settings_options(
+    "database_url",
+    "alert_email",
+    "alert_webhook",
+    "alert_webhook_format",
+    "log_format",
+    "log_level",
+)
 def janitor(*, settings: Settings, name: str | None, every: bool, worker: str | None) -> None:
     """Do one duty of the janitors once, or all, or list them.
 
@@ -43,12 +50,14 @@ def janitor(*, settings: Settings, name: str | None, every: bool, worker: str | 
     """
     if every and (name or worker):
         raise click.UsageError("--all goes with no name and no --worker.")
-    if every:
-        _do_all(settings)
-    elif name is None:
+    if name is None and not every:
         for line in _listed():
             click.echo(line)
-    else:
+        return
+    logs.start(settings)
+    if every:
+        _do_all(settings)
+    elif name is not None:
         duty = _find(name)
         if not duty.locked and worker is None:
             raise click.UsageError(f"Every worker does {name} for itself: name one with --worker.")
