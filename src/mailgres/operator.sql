@@ -2,7 +2,7 @@
 -- times may be infinite.
 
 -- limits --
-SELECT set_config('statement_timeout', %(timeout)s, true)
+SELECT set_config('statement_timeout', %(timeout)s, true), set_config('jit', 'off', true)
 
 -- providers --
 SELECT to_jsonb(s) FROM mailgres.provider_states() s
@@ -121,7 +121,9 @@ SELECT to_jsonb(d) - '{email,payload,tries}'::text[]
 FROM mailgres.find_dead_letters(
     %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s, %(limit)s) h
 CROSS JOIN LATERAL (
-    SELECT * FROM public.email_dead_letters x WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived
+    -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
+    SELECT * FROM public.email_dead_letters x
+    WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived OFFSET 0
 ) d
 ORDER BY h.dead_at DESC, h.id
 
@@ -146,7 +148,9 @@ SELECT to_jsonb(d) - 'payload' || jsonb_build_object(
 FROM mailgres.find_dead_letters(
     %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s) h
 CROSS JOIN LATERAL (
-    SELECT * FROM public.email_dead_letters x WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived
+    -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
+    SELECT * FROM public.email_dead_letters x
+    WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived OFFSET 0
 ) d
 
 -- dead_letter_stats --
