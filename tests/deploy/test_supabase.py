@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import requests
 
 from deploy.files import calls, read
 from support.cluster import PASSWORD, Cluster
-from support.program import Program
+from support.program import PROGRAM, Program
+from worker.bench import until
+from worker.test_pgbouncer import free_port
 
 SECRET = "0123456789abcdef" * 4
 WELCOME = """SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com',
@@ -64,6 +68,37 @@ def test_the_job_calls_the_service_with_the_secret_out_of_vault(editor: psycopg.
     assert headers == {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"}
     assert 1 <= body["batchSize"] <= 1000
     assert timeout < 120_000, "it should have ended when the next call comes"
+
+
+def test_the_call_makes_the_service_send(editor: psycopg.Connection, project: str) -> None:
+    """What pg_net would post is posted to a running `mailgres serve`."""
+    port = free_port()
+    editor.execute("SELECT vault.create_secret(%s, 'mailgres_url')", (f"http://127.0.0.1:{port}",))
+    editor.execute("SELECT vault.create_secret(%s, 'mailgres_serve_secret')", (SECRET,))
+    run(editor, "supabase", "process.sql")
+    editor.execute(WELCOME)
+    tick(editor)
+    ((url, headers, body),) = all_rows(editor, "SELECT url, headers, body FROM net.called")
+    environment = {
+        "DATABASE_URL": project,
+        "LC_ALL": "C.UTF-8",
+        "MAILGRES_SERVE_SECRET": SECRET,
+        "MAILGRES_SERVE_PORT": str(port),
+    }
+    with subprocess.Popen([PROGRAM, "serve"], env=environment, cwd="/") as service:
+        try:
+            until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "the service answers")
+            answer = requests.post(url, json=body, headers=headers, timeout=60)
+        finally:
+            service.terminate()
+    assert (answer.status_code, answer.json()["sent"]) == (200, 1)
+
+
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.ConnectionError:
+        return False
 
 
 @pytest.mark.usefixtures("vault")
