@@ -16,7 +16,7 @@ ARGS ?=
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-database test-all-postgres freeze docs soak bench peers requirements clean
+.PHONY: help venv demo lint format test test-database test-all-postgres freeze docs soak bench bench-monitoring peers requirements clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,7 @@ freeze: $(READY) ## Write sql/ into the newest unreleased migration
 
 docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/monitoring_page.py
 	$(BIN)/python scripts/settings_page.py
 	$(BIN)/python scripts/cli_page.py
 	$(BIN)/python scripts/provider_errors.py
@@ -82,6 +83,9 @@ peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks co
 	python3 -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --requirement $<
 	@touch $@
+
+bench-monitoring: $(READY) ## Ask the views at ten million emails (15 minutes, 10 GB) and keep the result
+	$(BIN)/python -m benchmarks.monitoring
 
 bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
 	@for name in enqueue claim drain worker providers storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done

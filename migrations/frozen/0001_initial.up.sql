@@ -306,6 +306,11 @@ CREATE TABLE mailgres.claim_slots (
     cursors  jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
+-- How many claims there have been: the rounds that tenants wait for. A sequence, because
+-- nobody waits for that.
+CREATE SEQUENCE mailgres.rounds;
+
+COMMENT ON SEQUENCE mailgres.rounds IS 'Claims that took something.';
 COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
     'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';
@@ -864,12 +869,14 @@ CREATE TABLE mailgres.depth (
     as_of        timestamptz NOT NULL,
     valid_until  timestamptz NOT NULL,
     took         interval NOT NULL,
-    capped       boolean NOT NULL
+    capped       boolean NOT NULL,
+    turn         bigint NOT NULL
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
 COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
+COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
 COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
 
 CREATE TABLE mailgres.depth_by_template (
@@ -1285,7 +1292,7 @@ BEGIN
         (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
     SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
            coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
-           (SELECT sum(s.turn) FROM mailgres.claim_slots s), count(*)
+           (SELECT r.last_value FROM mailgres.rounds r), count(*)
     FROM logged l
     GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
@@ -2629,6 +2636,7 @@ BEGIN
         END IF;
         IF v_leased > 0 THEN
             v_slot.turn := v_slot.turn + 1;
+            PERFORM nextval('mailgres.rounds');
             EXIT;
         END IF;
     END LOOP;
@@ -3329,7 +3337,7 @@ COMMENT ON FUNCTION mailgres.reap(int) IS
 -- How many claims there have been: the rounds that tenants wait for are counted in these.
 CREATE FUNCTION mailgres.turns() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
-AS $$ SELECT coalesce(sum(s.turn), 0)::bigint FROM mailgres.claim_slots s $$;
+AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
 
 COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
 
@@ -3432,10 +3440,11 @@ BEGIN
     DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
     DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
     v_took := clock_timestamp() - v_start;
-    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped)
-    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false))
+    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped, turn)
+    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_turns)
     ON CONFLICT (only_row) DO UPDATE
-        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped;
+        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped,
+            turn = excluded.turn;
     RETURN 1;
 END
 $$;
@@ -7243,7 +7252,7 @@ SELECT m.minute,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'cancelled'), 0)::bigint AS cancelled,
-       round(100.0 * sum(c.emails) FILTER (WHERE c.outcome IN ('retry', 'dead'))
+       round(100.0 * coalesce(sum(c.emails) FILTER (WHERE c.outcome IN ('retry', 'dead')), 0)
              / nullif(sum(c.emails) FILTER (WHERE c.outcome IN ('sent', 'retry', 'dead')), 0), 2) AS failure_rate
 FROM generate_series(date_trunc('minute', mailgres.now(), 'UTC') - interval '59 minutes',
                      date_trunc('minute', mailgres.now(), 'UTC'), '1 minute') m(minute)
@@ -7787,7 +7796,7 @@ FROM (
            coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
            coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
            coalesce(o.as_of, mailgres.now()) AS as_of,
-           CASE WHEN o.due > 0 THEN greatest(mailgres.turns() - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+           CASE WHEN o.due > 0 THEN greatest(r.turn - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
     FROM (
         SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
                sum(c.batch) FILTER (WHERE c.is_last) AS batch
@@ -7803,13 +7812,19 @@ FROM (
         FROM mailgres.open_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
+    -- as of the same moment as the backlog
+    CROSS JOIN (
+        SELECT coalesce(
+            (SELECT d.turn FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
+            mailgres.turns()) AS turn
+    ) r
 ) x
 LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
 
 COMMENT ON VIEW public.email_tenant_fairness IS
 'Does every tenant get its turn?
 Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
-Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC LIMIT 100;';
+Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC, tenant_id LIMIT 100;';
 COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
 COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
 COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS

@@ -8,12 +8,14 @@ CREATE TABLE mailgres.depth (
     as_of        timestamptz NOT NULL,
     valid_until  timestamptz NOT NULL,
     took         interval NOT NULL,
-    capped       boolean NOT NULL
+    capped       boolean NOT NULL,
+    turn         bigint NOT NULL
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
 COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
+COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
 COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
 
 CREATE TABLE mailgres.depth_by_template (

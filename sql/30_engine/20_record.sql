@@ -148,7 +148,7 @@ BEGIN
         (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
     SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
            coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
-           (SELECT sum(s.turn) FROM mailgres.claim_slots s), count(*)
+           (SELECT r.last_value FROM mailgres.rounds r), count(*)
     FROM logged l
     GROUP BY 2, 3, 4, 5, 6, 7, 8;
 

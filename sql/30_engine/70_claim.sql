@@ -316,6 +316,7 @@ BEGIN
         END IF;
         IF v_leased > 0 THEN
             v_slot.turn := v_slot.turn + 1;
+            PERFORM nextval('mailgres.rounds');
             EXIT;
         END IF;
     END LOOP;

@@ -5,7 +5,7 @@
 -- How many claims there have been: the rounds that tenants wait for are counted in these.
 CREATE FUNCTION mailgres.turns() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
-AS $$ SELECT coalesce(sum(s.turn), 0)::bigint FROM mailgres.claim_slots s $$;
+AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
 
 COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
 
@@ -108,10 +108,11 @@ BEGIN
     DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
     DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
     v_took := clock_timestamp() - v_start;
-    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped)
-    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false))
+    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped, turn)
+    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_turns)
     ON CONFLICT (only_row) DO UPDATE
-        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped;
+        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped,
+            turn = excluded.turn;
     RETURN 1;
 END
 $$;

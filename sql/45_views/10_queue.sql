@@ -69,7 +69,7 @@ SELECT m.minute,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
        coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'cancelled'), 0)::bigint AS cancelled,
-       round(100.0 * sum(c.emails) FILTER (WHERE c.outcome IN ('retry', 'dead'))
+       round(100.0 * coalesce(sum(c.emails) FILTER (WHERE c.outcome IN ('retry', 'dead')), 0)
              / nullif(sum(c.emails) FILTER (WHERE c.outcome IN ('sent', 'retry', 'dead')), 0), 2) AS failure_rate
 FROM generate_series(date_trunc('minute', mailgres.now(), 'UTC') - interval '59 minutes',
                      date_trunc('minute', mailgres.now(), 'UTC'), '1 minute') m(minute)

@@ -19,7 +19,7 @@ FROM (
            coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
            coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
            coalesce(o.as_of, mailgres.now()) AS as_of,
-           CASE WHEN o.due > 0 THEN greatest(mailgres.turns() - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+           CASE WHEN o.due > 0 THEN greatest(r.turn - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
     FROM (
         SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
                sum(c.batch) FILTER (WHERE c.is_last) AS batch
@@ -35,13 +35,19 @@ FROM (
         FROM mailgres.open_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
+    -- as of the same moment as the backlog
+    CROSS JOIN (
+        SELECT coalesce(
+            (SELECT d.turn FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
+            mailgres.turns()) AS turn
+    ) r
 ) x
 LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
 
 COMMENT ON VIEW public.email_tenant_fairness IS
 'Does every tenant get its turn?
 Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
-Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC LIMIT 100;';
+Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC, tenant_id LIMIT 100;';
 COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
 COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
 COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS

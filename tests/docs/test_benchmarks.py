@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["enqueue", "claim", "drain", "worker", "providers", "storage", "operator"]
+    "name",
+    ["enqueue", "claim", "drain", "worker", "providers", "storage", "operator", "monitoring"],
 )
 def test_trial(name: str) -> None:
     result = subprocess.run(

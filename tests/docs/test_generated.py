@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 import metrics_page
+import monitoring_page
 import provider_errors
 import reference
 import speed_table
@@ -29,6 +30,11 @@ def test_page_of_metrics_is_current() -> None:
 def test_sql_page_is_current(conn: psycopg.Connection) -> None:
     written = (reference.DOCS / "sql.md").read_text(encoding="utf-8")
     assert written == reference.sql_page(conn), "run `make freeze docs`"
+
+
+def test_page_of_the_views_is_current(conn: psycopg.Connection) -> None:
+    written = monitoring_page.PAGE.read_text(encoding="utf-8")
+    assert written == monitoring_page.page(conn), "run `make freeze docs`"
 
 
 def test_figures_of_the_readme_are_those_of_the_results() -> None:

@@ -11,7 +11,7 @@ import psycopg
 
 from mailgres.doctor import Finding, examine
 from mailgres.settings import Settings
-from support.postgres import _find as find_program
+from support.postgres import find_program
 from support.program import PROGRAM
 
 

@@ -104,7 +104,7 @@ def run_program(name: str, url: str, *arguments: str, stdin: str | None = None) 
     """Run one of PostgreSQL's programs on a database."""
     with psycopg.connect(url) as connection:
         major = connection.info.server_version // 10000
-    command = [str(_find(name, major)), *arguments, f"--dbname={url}"]
+    command = [str(find_program(name, major)), *arguments, f"--dbname={url}"]
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, check=False, timeout=120
     )
@@ -114,7 +114,7 @@ def run_program(name: str, url: str, *arguments: str, stdin: str | None = None) 
 
 
 @cache
-def _find(name: str, major: int) -> Path:
+def find_program(name: str, major: int) -> Path:
     """Find a program that is at least as new as the server, the nearest first."""
     found = sorted(
         (version, path) for path in _candidates(name) if (version := _major(path)) >= major

@@ -1,0 +1,120 @@
+"""The depth: counted now and then, believed for a minute, and counted on the spot if nobody did."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.postgres import Connect
+from support.queue import Clock, Queue, report
+
+SECOND = timedelta(seconds=1)
+
+
+def pending(queue: Queue) -> Any:
+    return queue.row("SELECT * FROM email_queue_state WHERE status = 'pending'")
+
+
+def measure(queue: Queue, every: str = "8 seconds") -> int:
+    count: int = queue.value("SELECT mailgres.measure_depth(%s)", every)
+    return count
+
+
+def test_who_asks_sees_what_was_counted(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    assert measure(queue) == 1
+    counted_at = clock.now
+    queue.enqueue()
+    clock.forward(15 * SECOND)
+    assert (pending(queue).emails, pending(queue).as_of) == (1, counted_at)
+    assert measure(queue) == 1
+    assert (pending(queue).emails, pending(queue).as_of) == (2, clock.now)
+
+
+def test_an_empty_queue_has_been_counted_too(queue: Queue, clock: Clock) -> None:
+    measure(queue)
+    counted_at = clock.now
+    clock.forward(5 * SECOND)
+    assert (pending(queue).emails, pending(queue).as_of) == (0, counted_at)
+
+
+def test_when_no_worker_counts_whoever_asks_does(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    measure(queue)
+    queue.enqueue()
+    clock.forward(61 * SECOND)
+    assert (pending(queue).emails, pending(queue).as_of) == (2, clock.now)
+    for view in ("email_pending_by_template", "email_failure_rate_by_template", "email_eta"):
+        assert queue.rows(f"SELECT * FROM {view}"), view
+
+
+def test_it_is_not_counted_more_often_than_needed(queue: Queue, clock: Clock) -> None:
+    assert measure(queue) == 1
+    clock.forward(7 * SECOND)
+    assert measure(queue) == 0
+    clock.forward(SECOND)
+    assert measure(queue) == 1
+
+
+def test_counting_takes_a_tenth_of_the_time_at_most(queue: Queue, clock: Clock) -> None:
+    """And is believed for longer, where it takes long: nobody else shall count meanwhile."""
+    measure(queue)
+    queue.run("UPDATE mailgres.depth SET took = '4 seconds'")
+    clock.forward(39 * SECOND)
+    assert measure(queue) == 0
+    clock.forward(SECOND)
+    assert measure(queue) == 1
+
+
+def test_a_clock_that_was_set_back(queue: Queue, clock: Clock) -> None:
+    queue.enqueue()
+    measure(queue)
+    clock.forward(-3600 * SECOND)
+    assert pending(queue).as_of == clock.now
+    assert measure(queue) == 1
+
+
+def test_what_is_gone_is_gone(queue: Queue, clock: Clock) -> None:
+    queue.enqueue(tenant_id="a")
+    queue.enqueue(tenant_id="b")
+    measure(queue)
+    assert queue.value("SELECT count(*) FROM mailgres.depth_by_tenant") == 2
+    queue.finish(*(report(email, "sent") for email in queue.claim()))
+    clock.forward(10 * SECOND)
+    measure(queue)
+    assert queue.value("SELECT count(*) FROM mailgres.depth_by_tenant") == 0
+    assert queue.value("SELECT count(*) FROM mailgres.depth_by_template") == 0
+
+
+def test_two_at_once(committed: Queue, connect: Connect) -> None:
+    """One counts; the other does not wait for it."""
+    committed.enqueue()
+    second = Queue(connect())
+    with committed.conn.transaction():
+        assert measure(committed) == 1
+        assert measure(second) == 0
+    assert pending(second).emails == 1
+
+
+@pytest.mark.parametrize("status", ["pending", "sending"])
+def test_what_alerts_look_at(queue: Queue, clock: Clock, status: str) -> None:
+    """Since when something is due, or held by a worker; what waits for a sender's set-up."""
+    queue.enqueue()
+    since = clock.now
+    if status == "sending":
+        queue.claim()
+    clock.forward(300 * SECOND)
+    found = queue.row("SELECT * FROM mailgres.open_by_template")
+    assert found.status == status
+    assert (found.oldest_lease, found.oldest_due) == (
+        (since, None) if status == "sending" else (None, since)
+    )
+
+
+def test_parked(queue: Queue) -> None:
+    queue.enqueue()
+    queue.attempt("config")
+    found = queue.row("SELECT * FROM email_pending_by_template")
+    assert (found.pending_count, found.due_count, found.parked_count) == (1, 0, 1)

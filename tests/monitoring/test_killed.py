@@ -1,0 +1,41 @@
+"""A worker is killed in the middle: what it did is counted once, what it did not is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from monitoring.answers import assert_views_are_right, remember
+from support.queue import RESEND
+from worker.bench import Bench, until
+from worker.conftest import bench
+
+__all__ = ["bench"]
+
+
+@pytest.fixture
+def watched(bench: Bench) -> Iterator[Bench]:
+    """A place to work, with the depth counted by whoever asks."""
+    remember(bench)
+    yield bench
+    until(lambda: bench.value("SELECT mailgres.fold()") == 0, "everything is folded")
+    assert_views_are_right(bench)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(watched: Bench) -> None:
+    watched.use_double(batch_size=3)
+    emails = watched.fill(90, RESEND, tenants=5)
+    double = {"batch_size": 3, "delay": 0.02}
+    for number in range(3):
+        before = watched.ledger.accepted().total()
+        with watched.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: watched.ledger.accepted().total() >= before + 12, "it works")  # noqa: B023
+            victim.kill()
+    watched.run("DELETE FROM mailgres.depth")  # a dead worker's count is old, and so is this
+    assert_views_are_right(watched)
+    watched.work_off(double=double)
+    watched.run("DELETE FROM mailgres.depth")
+    sent = watched.row("SELECT * FROM email_queue_state WHERE status = 'sent'")
+    assert sent.emails == len(emails)
