@@ -867,6 +867,7 @@ COMMENT ON COLUMN mailgres.tenant_activity.turn IS 'How many claims there had be
 CREATE TABLE mailgres.depth (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     as_of        timestamptz NOT NULL,
+    tried_at     timestamptz NOT NULL,
     valid_until  timestamptz NOT NULL,
     took         interval NOT NULL,
     capped       boolean NOT NULL,
@@ -874,6 +875,7 @@ CREATE TABLE mailgres.depth (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
+COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
 COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
 COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
@@ -3331,7 +3333,7 @@ COMMENT ON FUNCTION mailgres.reap(int) IS
 -- ---- sql/30_engine/88_depth.sql
 
 -- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
--- indexes, whatever else is in the table, and of no more than two million of a kind:
+-- indexes, whatever else is in the table, and of no more than a million of a kind:
 -- beyond that the numbers say how many there are at least.
 
 -- How many claims there have been: the rounds that tenants wait for are counted in these.
@@ -3353,8 +3355,9 @@ CREATE FUNCTION mailgres.count_open()
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_most  constant int := 2000000;
+    c_most  constant int := 1000000;
     v_now   constant timestamptz := mailgres.now();
+    v_week  constant timestamptz := date_trunc('hour', v_now - interval '7 days', 'UTC');
 BEGIN
     RETURN QUERY
     SELECT x.status, x.template_type, x.retries, x.route, x.tenant_id, x.emails, x.due, x.recent, x.parked,
@@ -3364,7 +3367,7 @@ BEGIN
                CASE WHEN grouping(o.tenant_id) = 0 THEN count(*) FILTER (WHERE o.status = 'pending')
                     ELSE count(*) END AS emails,
                count(*) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS due,
-               count(*) FILTER (WHERE o.created_at >= date_trunc('hour', v_now - interval '7 days', 'UTC')) AS recent,
+               count(*) FILTER (WHERE o.created_at >= v_week) AS recent,
                count(o.parked_since) AS parked,
                min(o.created_at) AS oldest, max(o.created_at) AS newest,
                min(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS oldest_due,
@@ -3395,11 +3398,13 @@ COMMENT ON FUNCTION mailgres.count_open() IS
 
 -- A janitor calls it every few seconds. Who comes too early changes nothing: several
 -- workers count no more often than one, and counting takes at most a tenth of the time.
+-- Where there is more than can be counted in the time of a statement, the numbers that
+-- there are go on to be shown, with their `as_of`: else whoever looks would count, too.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    c_most   constant int := 2000000;
+    c_most   constant int := 1000000;
     v_start  constant timestamptz := clock_timestamp();
     v_now    constant timestamptz := mailgres.now();
     v_turns  constant bigint := mailgres.turns();
@@ -3407,7 +3412,7 @@ DECLARE
     v_most   bigint;
 BEGIN
     PERFORM FROM mailgres.depth d
-    WHERE v_now BETWEEN d.as_of AND d.as_of + greatest(p_every, 10 * d.took) - interval '1 microsecond';
+    WHERE v_now BETWEEN d.as_of AND d.tried_at + greatest(p_every, 10 * d.took) - interval '1 microsecond';
     IF FOUND OR NOT pg_try_advisory_xact_lock(hashtext('mailgres.measure_depth')) THEN
         RETURN 0;
     END IF;
@@ -3440,12 +3445,16 @@ BEGIN
     DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
     DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
     v_took := clock_timestamp() - v_start;
-    INSERT INTO mailgres.depth AS d (as_of, valid_until, took, capped, turn)
-    VALUES (v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_turns)
+    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, turn)
+    VALUES (v_now, v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_turns)
     ON CONFLICT (only_row) DO UPDATE
-        SET as_of = excluded.as_of, valid_until = excluded.valid_until, took = excluded.took, capped = excluded.capped,
-            turn = excluded.turn;
+        SET as_of = excluded.as_of, tried_at = excluded.tried_at, valid_until = excluded.valid_until,
+            took = excluded.took, capped = excluded.capped, turn = excluded.turn;
     RETURN 1;
+EXCEPTION WHEN query_canceled THEN
+    v_took := clock_timestamp() - v_start;
+    UPDATE mailgres.depth d SET tried_at = v_now, took = v_took, valid_until = v_now + 20 * v_took;
+    RETURN 0;
 END
 $$;
 

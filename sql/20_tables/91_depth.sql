@@ -6,6 +6,7 @@
 CREATE TABLE mailgres.depth (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     as_of        timestamptz NOT NULL,
+    tried_at     timestamptz NOT NULL,
     valid_until  timestamptz NOT NULL,
     took         interval NOT NULL,
     capped       boolean NOT NULL,
@@ -13,6 +14,7 @@ CREATE TABLE mailgres.depth (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
+COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
 COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
 COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';

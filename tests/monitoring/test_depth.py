@@ -58,6 +58,29 @@ def test_it_is_not_counted_more_often_than_needed(queue: Queue, clock: Clock) ->
     assert measure(queue) == 1
 
 
+def test_what_takes_too_long_to_count_is_shown_as_it_was(
+    committed: Queue, connect: Connect
+) -> None:
+    """And is not tried again at once: else a long queue would be counted all the time."""
+    queue, clock = committed, Clock(committed.conn)
+    queue.enqueue()
+    measure(queue)
+    counted_at = clock.now
+    clock.forward(30 * SECOND)
+    with connect(autocommit=False) as other:
+        other.execute("LOCK TABLE email_queue IN ACCESS EXCLUSIVE MODE")
+        queue.run("SET statement_timeout = '200ms'")
+        assert measure(queue) == 0
+        queue.run("RESET statement_timeout")
+    took = queue.value("SELECT took FROM mailgres.depth")
+    assert timedelta(milliseconds=200) <= took
+    queue.enqueue()
+    clock.forward(20 * took)
+    assert (pending(queue).emails, pending(queue).as_of) == (1, counted_at)
+    clock.forward(SECOND)
+    assert pending(queue).emails == 2
+
+
 def test_counting_takes_a_tenth_of_the_time_at_most(queue: Queue, clock: Clock) -> None:
     """And is believed for longer, where it takes long: nobody else shall count meanwhile."""
     measure(queue)
