@@ -6,10 +6,12 @@ the clock stopped, so that the page is the same whenever it is written: a test c
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from mailgres import database, embedded, migrate
@@ -203,13 +205,16 @@ def page(conn: psycopg.Connection) -> str:
 
 def main() -> None:
     """Write the page anew."""
+    # Others may be writing theirs, on the same server.
+    name = f"mailgres_monitoring_page_{os.getpid()}"
     with embedded.server() as server:
-        url = embedded.database(server, "mailgres_monitoring_page")
+        url = embedded.database(server, name)
         migrate.upgrade(url)
         with database.connect(url, autocommit=True) as connection:
             PAGE.write_text(page(connection), encoding="utf-8")
         with database.connect(server, autocommit=True) as connection:
-            connection.execute("DROP DATABASE mailgres_monitoring_page WITH (FORCE)")
+            drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")
+            connection.execute(drop.format(sql.Identifier(name)))
 
 
 if __name__ == "__main__":
