@@ -242,8 +242,10 @@ def views(
 ) -> dict[str, Any]:
     """How long the views take, and the janitor that counts what is open."""
     build(conn, emails, waiting, deltas)
+    # Otherwise it would not count again before ten times as long has passed.
+    again = "DELETE FROM mailgres.depth"
     measure = "SELECT mailgres.measure_depth('0')"
-    (depth,) = harness.in_turn(5, lambda: conn.execute(measure))
+    _, depth = harness.in_turn(5, lambda: conn.execute(again), lambda: conn.execute(measure))
     check(conn)
     # However long the run takes, nobody else counts here.
     conn.execute("UPDATE mailgres.depth SET valid_until = now() + interval '1 day'")

@@ -37,7 +37,7 @@ Generated from the comments in the database by `make docs`; the answers are real
 the life of a small queue.
 
 Each view answers one question. They read counts that are kept while emails are sent, not the queue,
-so they answer in milliseconds whatever is in it, also on a hot standby. The role
+so what they cost does not grow with it; they answer on a hot standby, too. The role
 `mailgres_analyst` reads all of them, and the columns of `email_queue`, `email_logs` and
 `email_templates` without a person's data; recipients are masked.
 

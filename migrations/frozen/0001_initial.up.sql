@@ -7192,7 +7192,7 @@ COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[]) IS
 
 -- Views for analysts and dashboards. Each answers one question, which is where its comment
 -- begins; email_monitoring lists them. They read rollups and the depth, never the whole
--- queue, so they answer in milliseconds however much is in it. All of them show what
+-- queue, so what they cost does not grow with it. All of them show what
 -- their reader may see of the tables below (security_invoker): a grant on a view alone,
 -- given by accident, shows nothing.
 
