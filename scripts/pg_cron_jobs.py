@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mailgres.janitor import JANITORS
+from mailgres.janitor.deaths import DEATHS
 
 if TYPE_CHECKING:
     from mailgres.janitor import Janitor
@@ -50,8 +51,8 @@ def _command(one: Janitor) -> str | None:
         "alert_email": "%1$L",
         "webhook": "NULL",
     }
-    if not known.keys() >= set(_PARAMETER.findall(one.query)):
-        return None
+    if one is DEATHS or not known.keys() >= set(_PARAMETER.findall(one.query)):
+        return None  # a job has no log to tell it in
     return _PARAMETER.sub(lambda match: known[match[1]], one.query)
 
 

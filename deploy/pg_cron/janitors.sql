@@ -66,6 +66,8 @@ $$SELECT (x.done).handled, (x.done).news
 FROM (SELECT mailgres.take_news(NULL) AS done
       WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.webhook')) OFFSET 0) x$$);
 
+-- Left to workers and `mailgres janitor`: deaths.
+
 -- What pg_cron wrote down about these jobs.
 SELECT cron.schedule('mailgres-history', '23 3 * * *',
 $$DELETE FROM cron.job_run_details d USING cron.job j

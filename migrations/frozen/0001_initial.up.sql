@@ -978,6 +978,16 @@ CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 COMMENT ON TABLE mailgres.dead_letters IS
     'Dead emails after their time in the queue: the whole row and its whole log.';
 
+-- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
+CREATE TABLE mailgres.deaths (
+    queue_id  uuid NOT NULL,
+    log_id    bigint NOT NULL,
+    PRIMARY KEY (queue_id, log_id)
+);
+
+COMMENT ON TABLE mailgres.deaths IS 'Emails that died and of which no log of a process tells yet.';
+COMMENT ON COLUMN mailgres.deaths.log_id IS 'The row of email_logs that says how.';
+
 -- ---- sql/20_tables/98_alerts.sql
 
 -- Alerts: rules are rows, and so is the state of each that fired. What people have been
@@ -1288,7 +1298,11 @@ BEGIN
         ) e
         WHERE n.status <> 'sending'
           AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
-        RETURNING event, attempt, tenant_id, provider, error_class, error_code, claimed_at
+        RETURNING id, queue_id, event, from_status, attempt, tenant_id, provider, error_class, error_code,
+                  claimed_at
+    ), died AS (
+        INSERT INTO mailgres.deaths (queue_id, log_id)
+        SELECT l.queue_id, l.id FROM logged l WHERE l.event = 'dead' AND l.from_status <> 'failed'
     )
     INSERT INTO mailgres.try_deltas
         (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
@@ -2661,8 +2675,12 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
 -- Rechecks what may have changed since the claim: the lease itself (a cancel takes
 -- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
 -- that may be sent; the others have been settled or given back.
+--
+-- p_checked: false if the worker has not asked the provider whether it is back. For the
+-- call that is to try that, only a null is returned then, and nothing is changed: an email
+-- that gets lost in the attempt could not be repeated, so it is not the first to be sent.
 
-CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
+CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -2685,7 +2703,7 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM mailgres.providers p
               WHERE p.name = q.provider AND NOT mailgres.is_open(p)
-                AND p.probe_token IS DISTINCT FROM p_token)
+                AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked))
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
@@ -2694,7 +2712,11 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_begun) AND q.lease_token = p_token
         FOR UPDATE);
-    IF cardinality(v_rest) > 0 THEN
+    IF cardinality(v_rest) > 0 AND NOT p_checked
+       AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
+    THEN
+        RETURN NEXT NULL;
+    ELSIF cardinality(v_rest) > 0 THEN
         PERFORM mailgres.set_aside(v_rest);
         PERFORM mailgres.give_back(p_token, v_rest);
     END IF;
@@ -2702,7 +2724,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.begin(uuid, uuid[]) IS
+COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean) IS
     'Marks the calls for these emails as begun and returns those that may be made.';
 
 -- ---- sql/30_engine/76_give_back.sql
@@ -3796,6 +3818,7 @@ DECLARE
     v_count int;
 BEGIN
     DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
+    DELETE FROM mailgres.deaths d WHERE d.queue_id = ANY (p_ids);
     DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
     DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -3969,6 +3992,41 @@ $$;
 
 COMMENT ON FUNCTION mailgres.forget_workers(int) IS
     'Removes workers not seen for a day and sleepers that never woke; returns how many.';
+
+-- ---- sql/30_engine/94_take_deaths.sql
+
+-- Whoever takes a death writes it into the log of its process, as JobFailed: the worker that
+-- made the last try, else a janitor. Nobody else gets it, so each is told once; and one whose
+-- transaction took long is found when it is committed.
+
+CREATE FUNCTION mailgres.take_deaths(
+    p_limit int DEFAULT 1000, p_ids uuid[] DEFAULT NULL, OUT handled int, OUT told jsonb
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+AS $$
+BEGIN
+    WITH taken AS (
+        DELETE FROM mailgres.deaths d
+        WHERE (d.queue_id, d.log_id) IN (
+            SELECT x.queue_id, x.log_id FROM mailgres.deaths x
+            WHERE p_ids IS NULL OR x.queue_id = ANY (p_ids)
+            LIMIT p_limit FOR UPDATE SKIP LOCKED)
+        RETURNING d.queue_id, d.log_id
+    )
+    SELECT count(*), coalesce(jsonb_agg(jsonb_build_object(
+               'jobId', l.queue_id, 'companyId', l.tenant_id, 'attempt', l.attempt,
+               'maxAttempts', q.max_retries + 1, 'errorCode', l.error_code, 'errorReason', l.error_message,
+               'errorClass', l.error_class, 'deadReason', l.dead_reason, 'template', l.template_type,
+               'provider', l.provider) ORDER BY l.id), '[]')
+    INTO handled, told
+    FROM taken t
+    JOIN public.email_logs l ON l.queue_id = t.queue_id AND l.id = t.log_id
+    JOIN public.email_queue q ON q.id = t.queue_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_deaths(int, uuid[]) IS
+    'Takes deaths that nobody has told of, of these emails or of any; returns how many, and what to log.';
 
 -- ---- sql/30_engine/94_tell.sql
 
@@ -8416,7 +8474,7 @@ BEGIN
                 mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
-                mailgres.take_news, mailgres.note_webhook'),
+                mailgres.take_deaths, mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
             ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
@@ -8432,7 +8490,7 @@ BEGIN
                 mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
-                mailgres.take_news, mailgres.note_webhook'),
+                mailgres.take_deaths, mailgres.take_news, mailgres.note_webhook'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
                 mailgres.template_contents'),

@@ -142,7 +142,11 @@ BEGIN
         ) e
         WHERE n.status <> 'sending'
           AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
-        RETURNING event, attempt, tenant_id, provider, error_class, error_code, claimed_at
+        RETURNING id, queue_id, event, from_status, attempt, tenant_id, provider, error_class, error_code,
+                  claimed_at
+    ), died AS (
+        INSERT INTO mailgres.deaths (queue_id, log_id)
+        SELECT l.queue_id, l.id FROM logged l WHERE l.event = 'dead' AND l.from_status <> 'failed'
     )
     INSERT INTO mailgres.try_deltas
         (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)

@@ -3,8 +3,12 @@
 -- Rechecks what may have changed since the claim: the lease itself (a cancel takes
 -- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
 -- that may be sent; the others have been settled or given back.
+--
+-- p_checked: false if the worker has not asked the provider whether it is back. For the
+-- call that is to try that, only a null is returned then, and nothing is changed: an email
+-- that gets lost in the attempt could not be repeated, so it is not the first to be sent.
 
-CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
+CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -27,7 +31,7 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM mailgres.providers p
               WHERE p.name = q.provider AND NOT mailgres.is_open(p)
-                AND p.probe_token IS DISTINCT FROM p_token)
+                AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked))
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
@@ -36,7 +40,11 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_begun) AND q.lease_token = p_token
         FOR UPDATE);
-    IF cardinality(v_rest) > 0 THEN
+    IF cardinality(v_rest) > 0 AND NOT p_checked
+       AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
+    THEN
+        RETURN NEXT NULL;
+    ELSIF cardinality(v_rest) > 0 THEN
         PERFORM mailgres.set_aside(v_rest);
         PERFORM mailgres.give_back(p_token, v_rest);
     END IF;
@@ -44,5 +52,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.begin(uuid, uuid[]) IS
+COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean) IS
     'Marks the calls for these emails as begun and returns those that may be made.';

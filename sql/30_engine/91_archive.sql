@@ -62,6 +62,7 @@ DECLARE
     v_count int;
 BEGIN
     DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
+    DELETE FROM mailgres.deaths d WHERE d.queue_id = ANY (p_ids);
     DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
     DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
     GET DIAGNOSTICS v_count = ROW_COUNT;

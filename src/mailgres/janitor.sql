@@ -35,6 +35,11 @@ SELECT mailgres.measure_depth() WHERE pg_try_advisory_xact_lock(hashtext(%(lock)
 -- forget --
 SELECT mailgres.forget_workers(%(chunk)s) WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))
 
+-- deaths --
+SELECT (x.done).handled, (x.done).told
+FROM (SELECT mailgres.take_deaths(%(chunk)s) AS done
+      WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s)) OFFSET 0) x
+
 -- tell --
 SELECT (x.done).handled, (x.done).told
 FROM (SELECT mailgres.tell(%(chunk)s, %(alert_email)s) AS done

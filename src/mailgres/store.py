@@ -109,9 +109,13 @@ class Store:
         with self.connection() as pooled:
             return self._ask(pooled, "claim", parameters, Email)
 
-    def begin(self, emails: Iterable[Email]) -> set[Claim]:
-        """Mark the calls for these emails as begun; returns those that may be made."""
-        return self._for_each_lease("begin", emails)
+    def begin(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
+        """Mark the calls for these emails as begun; returns those that may be made.
+
+        Unless the provider was checked, the lease of the one that tries whether it is back comes
+        with no email: check first.
+        """
+        return self._for_each_lease("begin", emails, checked=checked)
 
     def extend(self, emails: Iterable[Email], lease: timedelta) -> set[Claim]:
         """Lengthen leases; returns the emails that are still ours."""
@@ -126,6 +130,13 @@ class Store:
         document = json.dumps([outcome.as_json() for outcome in outcomes])
         with self.connection() as connection:
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
+
+    def take_deaths(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:
+        """What the log has to tell of these emails that died, unless somebody has told it."""
+        with self.connection() as connection:
+            parameters = {"limit": len(ids), "ids": list(ids)}
+            row = connection.execute(QUERIES["take_deaths"], parameters).fetchone()
+        return row[0] if row else []
 
     def attachments(self, emails: Iterable[Email]) -> dict[UUID, list[Attachment]]:
         """The files of these emails."""

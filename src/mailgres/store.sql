@@ -10,7 +10,7 @@ SELECT id, lease_token, tenant_id, template_type, template_version, recipient_em
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- begin --
-SELECT mailgres.begin(leases.token, leases.ids), leases.token
+SELECT mailgres.begin(leases.token, leases.ids, %(checked)s), leases.token
 FROM (
     SELECT token, array_agg(id) AS ids
     FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
@@ -20,6 +20,9 @@ FROM (
 SELECT id, status, retries, next_retry_at - mailgres.now(), dead_reason, refused
 FROM mailgres.finish(%(outcomes)s)
 WHERE status IS DISTINCT FROM 'sent'
+
+-- take_deaths --
+SELECT told FROM mailgres.take_deaths(%(limit)s, %(ids)s)
 
 -- extend --
 SELECT mailgres.extend(leases.token, leases.ids, %(lease)s), leases.token

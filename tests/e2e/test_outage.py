@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from doubles import ses as ses_double
 from doubles.resend import KEY, ResendDouble
-from doubles.ses import ACCESS_KEY, SesDouble
+from doubles.ses import ACCESS_KEY, ACCOUNT, SEND, Fault, SesDouble
 from doubles.smtp import SmtpDouble, serve
 from e2e.kit import SECOND, House, accepted, once_each
 from support.queue import HOLD
@@ -131,6 +131,31 @@ def test_a_quiet_outage_of_two_hours(house: House, site: Site) -> None:
     alive = [email for email in emails if house.status_of(email) == "sent"]
     assert len(alive) == before["pending"]
     assert accepted(site.double) == once_each(alive)
+
+
+def test_an_outage_after_which_nobody_knows(house: House, ses: SesDouble) -> None:
+    """SES has no keys: what opens the circuit is held, and no email is spent on trying again."""
+    down = [
+        Fault("ServiceUnavailable", "away", 503, times=-1, path=path) for path in (SEND, ACCOUNT)
+    ]
+    ses.add_faults(*down)
+    emails = live(house, 2 * HOUR)
+    threshold = house.provider("ses").failure_threshold
+    assert Counter(house.statuses()) == {"failed": threshold, "pending": len(emails) - threshold}
+    calls = ses.summary()["calls"]
+    assert calls[SEND] == threshold
+    assert 4 <= house.events_of("ses").count("CircuitBreakerHalfOpen") <= 8  # growing pauses
+    assert house.provider("ses").circuit == "open"
+    assert {(row.status, row.retries) for row in house.rows("SELECT * FROM email_queue")} == {
+        ("failed", 0),
+        ("pending", 0),
+    }
+
+    ses.clear_faults()
+    house.clock.set(house.provider("ses").circuit_until)
+    house.work_until_settled()
+    assert Counter(house.statuses()) == {"failed": threshold, "sent": len(emails) - threshold}
+    assert accepted(ses) == once_each([e for e in emails if house.status_of(e) == "sent"])
 
 
 def test_a_wrong_key_for_an_hour(house: House, site: Site) -> None:

@@ -129,7 +129,7 @@ def test_by_hand(desk: Desk, hook: Hook) -> None:
     program = Program(desk.house.url, {"MAILGRES_ALERT_EMAIL": ADMIN})
     done = program.run("janitor", "tell")
     assert json.loads(done.stdout)["handled"] == 2
-    assert done.stderr == "2 new dead letters (operators)\n"
+    assert json.loads(done.stderr)["message"] == "2 new dead letters (operators)"
     assert (hook.news, len(desk.mails())) == ([], 1)
     done = program.run("janitor", "webhook", MAILGRES_ALERT_WEBHOOK=hook.url)
     assert (json.loads(done.stdout)["handled"], done.stderr) == (1, "")

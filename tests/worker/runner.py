@@ -49,9 +49,9 @@ class StoppingStore(Store):
     ledger: Ledger
     stop_at: str | None
 
-    def begin(self, emails: Iterable[Email]) -> set[Claim]:
+    def begin(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
         self._point("begin")
-        return super().begin(emails)
+        return super().begin(emails, checked=checked)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         self._point("finish")

@@ -23,7 +23,8 @@ def test_a_lease_that_was_lost_begins_nothing() -> None:
     before = an_email(id=now.id)
 
     class Leases:
-        def begin(self, emails: Iterable[Email]) -> set[Claim]:
+        def begin(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+            assert not checked
             return {email.claim for email in emails if email == now}
 
     begins = Begins(cast("Store", Leases()))
@@ -36,7 +37,8 @@ def test_threads_share_a_statement() -> None:
     gate, asked = threading.Event(), []
 
     class Slow:
-        def begin(self, emails: Iterable[Email]) -> set[Claim]:
+        def begin(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+            assert not checked
             asked.append(list(emails))
             assert gate.wait(DEADLINE)
             return {email.claim for email in asked[-1]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mailgres.janitor.alerts import ALERTS
 from mailgres.janitor.archive import ARCHIVE
+from mailgres.janitor.deaths import DEATHS
 from mailgres.janitor.depth import DEPTH
 from mailgres.janitor.duty import Alerts, Janitor
 from mailgres.janitor.expire import EXPIRE
@@ -40,6 +41,7 @@ JANITORS = {
         TRIM,
         HEARTBEAT,
         FORGET,
+        DEATHS,
         TELL,
         ALERTS,
         WEBHOOK,

@@ -136,7 +136,11 @@ def digest(webhook: str | None) -> str | None:
 
 
 def attempt(
-    janitor: Janitor, connect: Connect, worker: WorkerInfo, *, stopped: Callable[[], bool]
+    janitor: Janitor,
+    connect: Connect,
+    worker: WorkerInfo,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Do a duty as a scheduler does it: what goes wrong is logged, and the next run tries again."""
     told: dict[str, object] = {"action": janitor.action, "worker": worker.name}

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json as json_module
 import ssl
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 import requests
+import urllib3
 import urllib3.exceptions
 from requests.adapters import HTTPAdapter
 
+from mailgres.providers.deadline import watched, within
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 _LARGEST_ANSWER = 8 * 1024 * 1024
 _CHUNK = 65536
@@ -79,13 +81,11 @@ class Account:
         *,
         timeout: float,
         connections: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url = api_url.rstrip("/")
         self._timeout = timeout
-        self._clock = clock
         self._session = requests.Session()
-        adapter = HTTPAdapter(pool_connections=1, pool_maxsize=connections, max_retries=0)
+        adapter = _Adapter(pool_connections=1, pool_maxsize=connections, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
         # Authentication of our own keeps requests from taking some out of a .netrc.
@@ -101,7 +101,7 @@ class Account:
     ) -> Answer:
         """Make one call; raise Unreached, NoAnswer or Malformed if there is no answer.
 
-        It takes the timeout to begin to answer, and once more to end.
+        It has the timeout, and before that some seconds to connect, however the answer comes.
         """
         request = requests.Request(
             method, self.url + path, headers=dict(headers), json=json, auth=self._auth
@@ -128,24 +128,45 @@ class Account:
         )
 
     def _send(self, prepared: requests.PreparedRequest, settings: Mapping[str, Any]) -> Answer:
-        with self._session.send(
-            prepared,
-            timeout=(min(self._timeout, _LONGEST_CONNECT), self._timeout),
-            allow_redirects=False,
-            **settings,
-        ) as response:
-            kept = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status_code, kept, self._body(response.raw))
-
-    def _body(self, raw: urllib3.BaseHTTPResponse) -> bytes:
-        """Read it all, but not for longer than the timeout: a byte now and then is no answer."""
-        end = self._clock() + self._timeout
-        parts = bytearray()
-        while part := raw.read1(_CHUNK, decode_content=True):
-            parts += part
-            if self._clock() > end or len(parts) > _LARGEST_ANSWER:
+        connecting = min(self._timeout, _LONGEST_CONNECT)
+        with within(connecting + self._timeout) as watch:
+            with self._session.send(
+                prepared, timeout=(connecting, self._timeout), allow_redirects=False, **settings
+            ) as response:
+                kept = {name.lower(): value for name, value in response.headers.items()}
+                answer = Answer(response.status_code, kept, _body(response.raw))
+            if watch.expired:  # it was cut off, and does not always look like that
                 raise urllib3.exceptions.HTTPError("the answer does not end")
-        return bytes(parts)
+            return answer
+
+
+def _body(raw: urllib3.BaseHTTPResponse) -> bytes:
+    """Read it all, if that is no more than any answer is."""
+    parts = bytearray()
+    while part := raw.read1(_CHUNK, decode_content=True):
+        parts += part
+        if len(parts) > _LARGEST_ANSWER:
+            raise urllib3.exceptions.HTTPError("the answer does not end")
+    return bytes(parts)
+
+
+class _Adapter(HTTPAdapter):
+    """Its connections, also those through a proxy, end with the time of their call."""
+
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - theirs
+        super().init_poolmanager(*args, **more)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **more: Any) -> urllib3.ProxyManager:  # noqa: ANN401
+        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **more)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+_POOLS = {
+    "http": watched(urllib3.HTTPConnectionPool),
+    "https": watched(urllib3.HTTPSConnectionPool),
+}
 
 
 @dataclass(slots=True)

@@ -19,11 +19,13 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
     BotoCoreError,
     ClientError,
     EndpointConnectionError,
+    ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
 from mailgres.model import Limits, Result
 from mailgres.providers.base import Capabilities
+from mailgres.providers.deadline import watched, within
 from mailgres.providers.faults import UNKNOWN, classify
 from mailgres.providers.header import Unsendable
 from mailgres.providers.retry_after import retry_after
@@ -87,6 +89,8 @@ class SesProvider:
         self._configuration_set = configuration_set
         self._profile = profile
         self._endpoint_url = endpoint_url
+        # A call has the timeout, and before that some seconds to connect, however the answer comes.
+        self._seconds = timeout + min(timeout, _CONNECT_SECONDS)
         self._config = Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
             connect_timeout=min(timeout, _CONNECT_SECONDS),
@@ -120,7 +124,7 @@ class SesProvider:
     def check(self) -> Result:
         """Ask for the account: this needs good credentials, and a region that exists."""
         try:
-            account = self._client().get_account()
+            account = self._call(lambda client: client.get_account())
         except ClientError as error:
             if _code(error) in {"AccessDeniedException", "AccessDenied"}:
                 # Known to AWS, but only allowed to send: that is all we need.
@@ -145,12 +149,28 @@ class SesProvider:
         except Unsendable as fault:
             return fault.result
         try:
-            answer = self._client().send_email(**params)
+            answer = self._call(lambda client: client.send_email(**params))
         except _FAULTS as error:
             return self._fault(error)
         if not answer.get("MessageId"):
             return _result(NO_MESSAGE_ID, None, "the answer has no message id")
         return Result("sent", answer["MessageId"])
+
+    def _call(self, ask: Callable[[Client], dict[str, Any]]) -> dict[str, Any]:
+        """Make a call. One that was cut off does not always look like that: it timed out."""
+        client = self._client()
+        with within(self._seconds) as watch:
+            try:
+                answer = ask(client)
+            except _FAULTS as error:
+                if not watch.expired:
+                    raise
+                late = error
+            else:
+                if not watch.expired:
+                    return answer
+                late = None
+        raise ReadTimeoutError(endpoint_url="SES", error="the answer does not end") from late
 
     def _client(self) -> Client:
         """The one client: threads may share it, but not make it at the same time."""
@@ -162,12 +182,13 @@ class SesProvider:
                     endpoint_url=self._endpoint_url,
                     config=self._config,
                 )
+                _end_in_time(made)
                 self._made = cast("Client", made)
             return self._made
 
     def _ask(self) -> None:
         try:
-            quota = self._client().get_account()["SendQuota"]
+            quota = self._call(lambda client: client.get_account())["SendQuota"]
             self._limits = _limits(quota)
             self._ask_at = self._clock() + LIMITS_LAST
         except (*_FAULTS, KeyError, TypeError, ValueError) as error:
@@ -203,6 +224,16 @@ class SesProvider:
             self._region in session.get_available_regions("sesv2", partition_name=partition)
             for partition in session.get_available_partitions()
         )
+
+
+def _end_in_time(client: Any) -> None:  # noqa: ANN401 - boto3 has no types
+    """Let the client's connections, also those through a proxy, end with the time of their call.
+
+    botocore has no way of its own to say so; were it to change, calls would only lose this.
+    """
+    http = client._endpoint.http_session  # noqa: SLF001
+    pools = getattr(http, "_pool_classes_by_scheme", {})
+    pools.update({scheme: watched(pool) for scheme, pool in pools.items()})
 
 
 def _code(error: Exception) -> str:

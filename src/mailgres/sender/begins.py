@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from mailgres.model import Claim, Email
     from mailgres.store import Store
@@ -22,9 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a statement has begun, of all that were in it."""
+    """What a statement has begun, of all that were in it; and leases that it has not."""
 
     begun: set[Claim]
+
+    @property
+    def unchecked(self) -> set[UUID]:
+        """Leases of those that try whether a provider is back."""
+        found = cast("set[tuple[UUID | None, UUID]]", self.begun)
+        return {token for email, token in found if email is None}
 
 
 class Request:
@@ -47,8 +54,11 @@ class Begins:
         self._waiting: list[Request] = []
         self._under_way = False
 
-    def begin(self, emails: Sequence[Email]) -> set[Claim]:
-        """The emails that may be sent. What the database raises, everybody gets who shared it."""
+    def begin(self, emails: Sequence[Email]) -> set[Claim] | None:
+        """The emails that may be sent; None: they try whether the provider is back, so check first.
+
+        What the database raises, everybody gets who shared it.
+        """
         mine = Request(emails)
         with self._lock:
             self._waiting.append(mine)
@@ -56,6 +66,8 @@ class Begins:
         answer = (mine.told.get() if must_wait else None) or self._begin_all()
         if isinstance(answer, BaseException):
             raise answer
+        if emails[0].lease_token in answer.unchecked:
+            return None
         return answer.begun & {email.claim for email in emails}
 
     def _begin_all(self) -> Begun | BaseException:
@@ -64,7 +76,8 @@ class Begins:
             together, self._waiting = self._waiting, []
         answer: Begun | BaseException
         try:
-            answer = Begun(self._store.begin([email for one in together for email in one.emails]))
+            emails = [email for one in together for email in one.emails]
+            answer = Begun(self._store.begin(emails, checked=False))
         except BaseException as error:  # noqa: BLE001 - each of them raises it
             answer = error
         self._pass_on()

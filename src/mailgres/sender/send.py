@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mailgres import meters
@@ -34,6 +35,7 @@ class Sender:
     def __init__(self, store: Store, renderer: Renderer, providers: dict[str, Provider]) -> None:
         self.renderer = renderer
         self.providers = providers
+        self._store = store
         self._begins = Begins(store)
         self._limits = LimitWatch(store)
 
@@ -47,15 +49,45 @@ class Sender:
         outcomes = [item for item in rendered if isinstance(item, Outcome)]
         messages = [item for item in rendered if isinstance(item, Message)]
         if messages and not provider.capabilities.idempotent:
-            allowed = self._begins.begin([message.email for message in messages])
-            messages = [message for message in messages if message.email.claim in allowed]
+            messages, not_tried = self._begin(provider, messages)
+            outcomes += not_tried
         if messages:
             outcomes += call(provider, messages)
         return outcomes
 
+    def _begin(
+        self, provider: Provider, messages: Sequence[Message]
+    ) -> tuple[list[Message], list[Outcome]]:
+        """What may be sent; or, while the provider is away, outcomes of calls that were not made.
+
+        The call that tries whether it is back cannot be repeated without a key, should its outcome
+        be unknown. So the provider is asked first in a way that costs no email.
+        """
+        emails = [message.email for message in messages]
+        allowed = self._begins.begin(emails)
+        if allowed is None:
+            if fault := still_away(provider):
+                return [], [Outcome(email, fault) for email in emails]
+            allowed = self._store.begin(emails)
+        return [message for message in messages if message.email.claim in allowed], []
+
     def learn(self, provider: str) -> None:
         """Pass on what a provider said of its limits; after its outcomes are in safe hands."""
         self._limits.look(self.providers[provider])
+
+
+def still_away(provider: Provider) -> Result | None:
+    """What a provider that failed answers to a check, if that is no better; nothing was sent."""
+    try:
+        found = provider.check()
+    except Exception as error:  # noqa: BLE001 - whatever somebody's code raises: then the call tells
+        log.error("no check: %s", where(error), extra={"action": "send"})  # noqa: TRY400
+        return None
+    if found.verdict == "config":
+        return replace(found, account=True)
+    if found.verdict in {"transient", "ambiguous"}:
+        return replace(found, verdict="transient", account=True, pinned=False)
+    return None
 
 
 def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from mailgres.janitor.deaths import tell_dead
 from mailgres.model import Outcome, Result
 from mailgres.trace import reason
-from mailgres.worker.tries import tell_failed
+from mailgres.worker.tries import tell_retried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from mailgres.model import Settled
     from mailgres.store import Store
@@ -140,14 +142,22 @@ class Finisher(threading.Thread):
         tried = {outcome.email.id: outcome for outcome in batch} if not_sent else {}
         for one in not_sent:
             self.counts[_kind(one)] += 1
-            if not one.refused:
-                tell_failed(one, tried[one.id])
-            else:
+            if _kind(one) == "retried":
+                tell_retried(one, tried[one.id])
+            elif one.refused:
                 log.warning(
                     "lease lost before the outcome was written",
                     extra={"action": "finish", "jobId": str(one.id), "sqlstate": one.refused},
                 )
         self.held.remove(outcome.email for outcome in batch)
+        if dead := [one.id for one in not_sent if _kind(one) == "dead"]:
+            self._tell_dead(dead)
+
+    def _tell_dead(self, ids: Sequence[UUID]) -> None:
+        try:
+            tell_dead(self.store.take_deaths(ids), "finish")
+        except (psycopg.Error, PoolTimeout, PoolClosed):
+            return  # they wait for a janitor
 
 
 def _kind(settled: Settled) -> str:

@@ -1,4 +1,7 @@
-"""Tells in the log of tries that failed: one line each, always with the same keys."""
+"""Tells in the log of tries that failed: one line each, always with the same keys.
+
+Of last tries `mailgres.janitor.deaths` tells, as of all emails that died.
+"""
 
 from __future__ import annotations
 
@@ -14,36 +17,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def tell_failed(settled: Settled, outcome: Outcome) -> None:
-    """Log a try that failed, without a word of the email.
-
-    `JobRetried`: it is tried again. `JobFailed`: it was the last one.
-    """
+def tell_retried(settled: Settled, outcome: Outcome) -> None:
+    """Log a try that failed and is made again, without a word of the email."""
     email, result = outcome.email, outcome.result
-    dead = settled.status == "failed"
-    delay = None if dead else retry_delay(settled)
-    if delay is not None:
-        meters.BACKOFF_SECONDS.observe(delay)
-    told = {
-        "jobId": str(email.id),
-        "companyId": email.tenant_id,
-        "attempt": email.retries + 1,
-        "maxAttempts": email.max_retries + 1,
-        "errorCode": result.code,
-        "errorReason": error_reason(result),
-        "nextRetryDelay": delay,
-        "isRetryable": not dead,
-        "action": "finish",
-        "event": "JobFailed" if dead else "JobRetried",
-        "errorClass": result.verdict,
-        "deadReason": settled.dead_reason,
-        "template": email.template_type,
-        "provider": email.provider,
-    }
-    if dead:
-        log.error("JobFailed: %s is dead: %s", email.id, settled.dead_reason, extra=told)
-    else:
-        log.warning("JobRetried: %s is tried again", email.id, extra=told)
+    delay = retry_delay(settled)
+    meters.BACKOFF_SECONDS.observe(delay)
+    log.warning(
+        "JobRetried: %s is tried again",
+        email.id,
+        extra={
+            "jobId": str(email.id),
+            "companyId": email.tenant_id,
+            "attempt": email.retries + 1,
+            "maxAttempts": email.max_retries + 1,
+            "errorCode": result.code,
+            "errorReason": error_reason(result),
+            "nextRetryDelay": delay,
+            "isRetryable": True,
+            "action": "finish",
+            "event": "JobRetried",
+            "errorClass": result.verdict,
+            "deadReason": None,
+            "template": email.template_type,
+            "provider": email.provider,
+        },
+    )
 
 
 def retry_delay(settled: Settled) -> float:

@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from mailgres.errors import DatabaseUnreachable
+from mailgres.janitor import WorkerInfo
+from mailgres.janitor.deaths import DEATHS
+from mailgres.janitor.runner import attempt
 from mailgres.model import Outcome, Result
 from mailgres.providers import NotMade
 from mailgres.trace import reason, where
@@ -99,7 +102,10 @@ class Worker:
     def drain(self, *, once: bool = False, max_seconds: float | None = None) -> Summary:
         """Work until nothing is due, or for one claim, or for so long."""
         deadline = time.monotonic() + max_seconds if max_seconds else None
-        return self._work(until_empty=True, deadline=deadline, once=once)
+        done = self._work(until_empty=True, deadline=deadline, once=once)
+        # A claim also ends what expired or crashed, and there may be no janitor to tell of it.
+        attempt(DEATHS, self.store.pool.connection, WorkerInfo(self.store.worker))
+        return done
 
     def _work(self, *, until_empty: bool, deadline: float | None, once: bool = False) -> Summary:
         start = time.monotonic()
