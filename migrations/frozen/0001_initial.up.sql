@@ -526,8 +526,10 @@ CREATE INDEX email_queue_urgent_idx ON public.email_queue
 -- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
 CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
 
--- The rest of a batch that may have arrived; hardly ever holds anything.
-CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id) WHERE uncertain_since IS NOT NULL;
+-- The rest of a batch that may have arrived, and who waits for a set-up to be mended;
+-- hardly ever holds anything.
+CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id, parked_since)
+    WHERE uncertain_since IS NOT NULL OR parked_since IS NOT NULL AND status = 'pending';
 
 CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
     (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
@@ -1064,6 +1066,7 @@ CREATE TABLE mailgres.notices (
     seen_until         timestamptz NOT NULL DEFAULT '-infinity',
     waiting            bigint NOT NULL DEFAULT 0,
     told_at            timestamptz,
+    told_until         timestamptz NOT NULL DEFAULT '-infinity',
     alerts_at          timestamptz,
     webhook            text,
     webhook_failures   int NOT NULL DEFAULT 0,
@@ -1076,6 +1079,7 @@ COMMENT ON COLUMN mailgres.notices.seen_until IS
     'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
 COMMENT ON COLUMN mailgres.notices.waiting IS 'Dead letters that they have not been told of.';
 COMMENT ON COLUMN mailgres.notices.told_at IS 'When they were last told of dead letters.';
+COMMENT ON COLUMN mailgres.notices.told_until IS 'Up to when dead letters were in what they were told.';
 COMMENT ON COLUMN mailgres.notices.alerts_at IS 'operators: when people were last told of alerts.';
 COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
 COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';
@@ -2752,16 +2756,22 @@ COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
 
 -- ---- sql/30_engine/77_extend.sql
 
+-- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
+-- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
+-- himself, or it is still there the next time.
+
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
-    RETURN QUERY
     UPDATE public.email_queue q
     SET lease_until = greatest(q.lease_until, mailgres.now() + p_lease)
-    WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-    RETURNING q.id;
+    WHERE q.id = ANY (ARRAY(
+        SELECT x.id FROM public.email_queue x
+        WHERE x.id = ANY (p_ids) AND x.lease_token = p_token
+        FOR NO KEY UPDATE SKIP LOCKED)) AND q.lease_token = p_token;
+    RETURN QUERY SELECT q.id FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token;
 END
 $$;
 
@@ -4091,6 +4101,22 @@ $$;
 COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
     'Counts new dead letters for the operators and for tenants with a contact.';
 
+-- Emails die at the start of the transaction that gives them up, and are seen at its end.
+-- One that has only read so far may yet do so; but a long report, or a session whose times
+-- are hidden from the owner of this function, holds up nobody for more than a minute.
+CREATE FUNCTION mailgres.all_dead_until() RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN mailgres.now() - (
+    SELECT greatest(interval '10 seconds', interval '1 microsecond' + max(
+        least(mailgres.now() - a.xact_start,
+              CASE WHEN a.backend_xid IS NULL THEN interval '1 minute' ELSE interval '1 hour' END)))
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+      AND (a.xact_start IS NOT NULL OR a.query = '<insufficient privilege>'));
+
+COMMENT ON FUNCTION mailgres.all_dead_until() IS
+    'Up to when all that died are seen; what takes longer than an hour is not waited for.';
+
 CREATE FUNCTION mailgres.tell(
     p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
@@ -4099,7 +4125,7 @@ CREATE FUNCTION mailgres.tell(
 AS $$
 DECLARE
     -- Who died in a transaction that is not over yet is found the next time.
-    v_until  timestamptz := mailgres.now() - interval '10 seconds';
+    v_until  timestamptz := mailgres.all_dead_until();
     v_since  timestamptz := (mailgres.lock_notices()).seen_until;
     v_first  timestamptz;
     v        record;
@@ -4127,10 +4153,9 @@ BEGIN
             jsonb_build_object(
                 'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
                 'reasons', mailgres.dead_reasons(
-                    CASE WHEN v.is_operators THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
-                         ELSE v.seen_until END, v_until, v.tenant_id)),
+                    CASE WHEN v.is_operators THEN v.told_until ELSE v.seen_until END, v_until, v.tenant_id)),
             CASE WHEN v.is_operators THEN p_email ELSE v.contact_email END);
-        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now() WHERE n.audience = v.audience;
+        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now(), told_until = v_until WHERE n.audience = v.audience;
     END LOOP;
 END
 $$;
@@ -4621,8 +4646,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
 
--- Parked emails are looked for among those due within the time that one waits, soonest
--- first: no more than 2,000, so their number may be larger.
+-- None counts further than 10,001.
 CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
@@ -4645,9 +4669,8 @@ BEGIN
     RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
     FROM (
         SELECT q.tenant_id, q.parked_since FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.due_at IS NOT NULL
-        ORDER BY q.due_at LIMIT 2000) x
-    WHERE x.parked_since IS NOT NULL GROUP BY 2;
+        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT c_most) x
+    GROUP BY 2;
 END
 $$;
 
@@ -4774,13 +4797,12 @@ BEGIN
     LEFT JOIN mailgres.alerts a ON a.rule = f.rule AND a.subject = f.subject AND a.resolved_at IS NULL
     WHERE r.enabled AND (f.sample IS NULL OR f.sample >= r.least)
       AND (f.figure > r.threshold OR f.figure = r.threshold AND r.reaches)
-    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject
-    LIMIT 1000;
+    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.alerts_now() IS
-    'The alerts that fire at this moment, the most severe first; no more than 1,000.';
+    'The alerts that fire at this moment, the most severe first.';
 
 -- Keeps what fires and what is over.
 CREATE FUNCTION mailgres.note_alerts() RETURNS void
@@ -7914,11 +7936,12 @@ COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was co
 
 CREATE VIEW public.email_alerts WITH (security_invoker = true) AS
 SELECT a.rule, a.subject, a.severity, a.since, a.figure, a.threshold, a.unit, a.means, a.runbook AS what_to_do
-FROM mailgres.alerts_now() a;
+FROM mailgres.alerts_now() a
+LIMIT 1000;
 
 COMMENT ON VIEW public.email_alerts IS
 'What needs a person now?
-The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do.
+The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do; no more than 1,000.
 Example: SELECT rule, subject, severity, since, figure, threshold, unit, what_to_do FROM email_alerts;';
 COMMENT ON COLUMN public.email_alerts.rule IS 'The rule of mailgres.alert_rules that fires.';
 COMMENT ON COLUMN public.email_alerts.subject IS 'Which tenant, template or provider it is about; empty: the queue.';

@@ -137,8 +137,10 @@ CREATE INDEX email_queue_urgent_idx ON public.email_queue
 -- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
 CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
 
--- The rest of a batch that may have arrived; hardly ever holds anything.
-CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id) WHERE uncertain_since IS NOT NULL;
+-- The rest of a batch that may have arrived, and who waits for a set-up to be mended;
+-- hardly ever holds anything.
+CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id, parked_since)
+    WHERE uncertain_since IS NOT NULL OR parked_since IS NOT NULL AND status = 'pending';
 
 CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
     (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;

@@ -6,6 +6,7 @@ CREATE TABLE mailgres.notices (
     seen_until         timestamptz NOT NULL DEFAULT '-infinity',
     waiting            bigint NOT NULL DEFAULT 0,
     told_at            timestamptz,
+    told_until         timestamptz NOT NULL DEFAULT '-infinity',
     alerts_at          timestamptz,
     webhook            text,
     webhook_failures   int NOT NULL DEFAULT 0,
@@ -18,6 +19,7 @@ COMMENT ON COLUMN mailgres.notices.seen_until IS
     'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
 COMMENT ON COLUMN mailgres.notices.waiting IS 'Dead letters that they have not been told of.';
 COMMENT ON COLUMN mailgres.notices.told_at IS 'When they were last told of dead letters.';
+COMMENT ON COLUMN mailgres.notices.told_until IS 'Up to when dead letters were in what they were told.';
 COMMENT ON COLUMN mailgres.notices.alerts_at IS 'operators: when people were last told of alerts.';
 COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
 COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';

@@ -1,13 +1,19 @@
+-- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
+-- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
+-- himself, or it is still there the next time.
+
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
-    RETURN QUERY
     UPDATE public.email_queue q
     SET lease_until = greatest(q.lease_until, mailgres.now() + p_lease)
-    WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-    RETURNING q.id;
+    WHERE q.id = ANY (ARRAY(
+        SELECT x.id FROM public.email_queue x
+        WHERE x.id = ANY (p_ids) AND x.lease_token = p_token
+        FOR NO KEY UPDATE SKIP LOCKED)) AND q.lease_token = p_token;
+    RETURN QUERY SELECT q.id FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token;
 END
 $$;
 

@@ -59,6 +59,22 @@ $$;
 COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
     'Counts new dead letters for the operators and for tenants with a contact.';
 
+-- Emails die at the start of the transaction that gives them up, and are seen at its end.
+-- One that has only read so far may yet do so; but a long report, or a session whose times
+-- are hidden from the owner of this function, holds up nobody for more than a minute.
+CREATE FUNCTION mailgres.all_dead_until() RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN mailgres.now() - (
+    SELECT greatest(interval '10 seconds', interval '1 microsecond' + max(
+        least(mailgres.now() - a.xact_start,
+              CASE WHEN a.backend_xid IS NULL THEN interval '1 minute' ELSE interval '1 hour' END)))
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+      AND (a.xact_start IS NOT NULL OR a.query = '<insufficient privilege>'));
+
+COMMENT ON FUNCTION mailgres.all_dead_until() IS
+    'Up to when all that died are seen; what takes longer than an hour is not waited for.';
+
 CREATE FUNCTION mailgres.tell(
     p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
@@ -67,7 +83,7 @@ CREATE FUNCTION mailgres.tell(
 AS $$
 DECLARE
     -- Who died in a transaction that is not over yet is found the next time.
-    v_until  timestamptz := mailgres.now() - interval '10 seconds';
+    v_until  timestamptz := mailgres.all_dead_until();
     v_since  timestamptz := (mailgres.lock_notices()).seen_until;
     v_first  timestamptz;
     v        record;
@@ -95,10 +111,9 @@ BEGIN
             jsonb_build_object(
                 'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
                 'reasons', mailgres.dead_reasons(
-                    CASE WHEN v.is_operators THEN coalesce(v.told_at - interval '10 seconds', '-infinity')
-                         ELSE v.seen_until END, v_until, v.tenant_id)),
+                    CASE WHEN v.is_operators THEN v.told_until ELSE v.seen_until END, v_until, v.tenant_id)),
             CASE WHEN v.is_operators THEN p_email ELSE v.contact_email END);
-        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now() WHERE n.audience = v.audience;
+        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now(), told_until = v_until WHERE n.audience = v.audience;
     END LOOP;
 END
 $$;

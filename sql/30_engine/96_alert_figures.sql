@@ -148,8 +148,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
 
--- Parked emails are looked for among those due within the time that one waits, soonest
--- first: no more than 2,000, so their number may be larger.
+-- None counts further than 10,001.
 CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
@@ -172,9 +171,8 @@ BEGIN
     RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
     FROM (
         SELECT q.tenant_id, q.parked_since FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.due_at IS NOT NULL
-        ORDER BY q.due_at LIMIT 2000) x
-    WHERE x.parked_since IS NOT NULL GROUP BY 2;
+        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT c_most) x
+    GROUP BY 2;
 END
 $$;
 

@@ -31,13 +31,12 @@ BEGIN
     LEFT JOIN mailgres.alerts a ON a.rule = f.rule AND a.subject = f.subject AND a.resolved_at IS NULL
     WHERE r.enabled AND (f.sample IS NULL OR f.sample >= r.least)
       AND (f.figure > r.threshold OR f.figure = r.threshold AND r.reaches)
-    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject
-    LIMIT 1000;
+    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.alerts_now() IS
-    'The alerts that fire at this moment, the most severe first; no more than 1,000.';
+    'The alerts that fire at this moment, the most severe first.';
 
 -- Keeps what fires and what is over.
 CREATE FUNCTION mailgres.note_alerts() RETURNS void

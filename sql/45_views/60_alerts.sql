@@ -2,11 +2,12 @@
 
 CREATE VIEW public.email_alerts WITH (security_invoker = true) AS
 SELECT a.rule, a.subject, a.severity, a.since, a.figure, a.threshold, a.unit, a.means, a.runbook AS what_to_do
-FROM mailgres.alerts_now() a;
+FROM mailgres.alerts_now() a
+LIMIT 1000;
 
 COMMENT ON VIEW public.email_alerts IS
 'What needs a person now?
-The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do.
+The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do; no more than 1,000.
 Example: SELECT rule, subject, severity, since, figure, threshold, unit, what_to_do FROM email_alerts;';
 COMMENT ON COLUMN public.email_alerts.rule IS 'The rule of mailgres.alert_rules that fires.';
 COMMENT ON COLUMN public.email_alerts.subject IS 'Which tenant, template or provider it is about; empty: the queue.';

@@ -23,6 +23,11 @@ PARK = """
     SELECT 'welcome_user', 'ana@example.com', t, mailgres.now() + interval '1 day', mailgres.now()
     FROM unnest(%s::text[]) t
 """
+WAIT = """
+    INSERT INTO email_queue (template_type, recipient_email, next_retry_at, ready)
+    SELECT 'welcome_user', 'ana@example.com', mailgres.now() + interval '1 hour', false
+    FROM generate_series(1, 2000)
+"""
 UNPARK = "UPDATE email_queue SET parked_since = NULL"
 
 
@@ -112,6 +117,22 @@ def test_since_stays_while_it_fires(desk: Desk) -> None:
         desk.house.clock.forward(MINUTE)
     (row,) = desk.house.rows("SELECT since, figure FROM email_alerts")
     assert row.since == start
+
+
+def test_none_is_over_because_there_are_many(desk: Desk) -> None:
+    """The view shows a thousand; the others fire as well."""
+    desk.house.run(PARK, [f"t{number:04}" for number in range(1010)])
+    desk.check()
+    desk.check(after=6 * MINUTE)
+    assert len(desk.firing()) == 1000
+    noted = desk.house.rows("SELECT subject FROM mailgres.alerts WHERE resolved_at IS NULL")
+    assert len(noted) == 1010
+
+
+def test_parked_behind_many_that_are_due_sooner(desk: Desk) -> None:
+    desk.house.run(WAIT)
+    desk.house.run(PARK, ["acme"])
+    assert ("parked", "acme") in desk.firing()
 
 
 # --- no storm

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import timedelta
+from typing import LiteralString
 
 import pytest
 
 from janitor.desk import ADMIN, MINUTE, SECRET, Desk, Hook, rendered
 from janitor.house import SECOND, put
 from mailgres.janitor import Alerts
+from support.postgres import Connect
 from support.program import Program
 
 DEAD_ALERT = """
     UPDATE email_queue SET status = 'failed', ready = false, dead_at = mailgres.now(),
         dead_reason = 'permanent', error_message = 'no'
     WHERE template_type = 'mailgres_alert' AND status = 'pending'
+"""
+
+GIVE_UP = """
+    UPDATE email_queue SET status = 'failed', ready = false, dead_at = %s,
+        dead_reason = 'permanent', error_message = 'no'
+    WHERE id = %s
 """
 
 
@@ -64,6 +73,37 @@ def test_who_is_still_dying_is_told_of_later(desk: Desk) -> None:
     put(desk.house, "failed")
     assert desk.tell() == 0
     assert desk.tell(after=10 * SECOND) == 1
+
+
+@pytest.mark.parametrize("first", ["SELECT pg_current_xact_id()", "SELECT 1"])
+def test_who_dies_in_a_long_transaction(
+    desk: Desk, hook: Hook, connect: Connect, first: LiteralString
+) -> None:
+    """Dead since the start of a transaction that ends after others were told of."""
+    (late,) = put(desk.house, "pending")
+    with connect() as application, application.transaction():
+        application.execute(first)
+        started = desk.house.clock.now
+        desk.die()
+        desk.tell(after=20 * SECOND)
+        application.execute(GIVE_UP, (started, late))
+    desk.tell(after=20 * MINUTE)
+    assert sum(one["new"] for one in hook.news) == 2
+    assert sum(reason["emails"] for one in hook.news for reason in one["reasons"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "longest"),
+    [("SELECT pg_current_xact_id()", 60 * MINUTE), ("SELECT 1", MINUTE)],
+)
+def test_nobody_waits_for_ever_for_a_transaction(
+    desk: Desk, connect: Connect, first: LiteralString, longest: timedelta
+) -> None:
+    with connect() as application, application.transaction():
+        application.execute(first)
+        desk.die()
+        assert desk.tell(after=longest - 30 * SECOND) == 0
+        assert desk.tell(after=30 * SECOND) == 1
 
 
 def test_no_loops(desk: Desk, hook: Hook) -> None:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from support.postgres import Connect
 from support.queue import WITHOUT_KEYS, Clock, Queue, is_leased, report
 
 MINUTE = timedelta(minutes=1)
@@ -171,3 +172,19 @@ def test_extend_only_what_is_ones_own(queue: Queue) -> None:
     held = queue.claim_one()
     assert queue.rows(EXTEND, uuid4(), [held.id], 10 * MINUTE) == []
     assert queue.email(held.id) == held
+
+
+def test_extend_waits_for_nobody(committed: Queue, connect: Connect) -> None:
+    """Who waits while holding other rows can be half of a deadlock."""
+    for _ in range(3):
+        committed.enqueue()
+    held = committed.claim()
+    finishing = held[1]
+    committed.run("SET lock_timeout = '1s'")
+    with connect() as other, other.transaction():
+        other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (finishing.id,))
+        ids = [one.id for one in held]
+        found = committed.rows(EXTEND, held[0].lease_token, ids, 10 * MINUTE)
+        assert {one.extend for one in found} == set(ids)
+    longer = {one.id for one in held if committed.email(one.id).lease_until > one.lease_until}
+    assert longer == set(ids) - {finishing.id}
