@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from mailgres.settings.model import DEFINITIONS
-from mailgres.trace import where, without_addresses
+from mailgres.trace import printable, where, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,12 +133,7 @@ class _Scrub:
     def _text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, SECRET)
-        text = without_addresses(text)
-        return text if text.isprintable() else "".join(map(_printable, text))
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        return printable(without_addresses(text))
 
 
 def secrets_of(settings: Settings) -> frozenset[str]:

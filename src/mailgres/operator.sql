@@ -68,11 +68,13 @@ SELECT to_jsonb(x) FROM (
 
 -- known_templates --
 SELECT template_type FROM public.email_templates
-UNION SELECT template_type FROM mailgres.rollup_by_template WHERE hour > mailgres.now() - interval '30 days'
+UNION SELECT template_type FROM mailgres.counted_by_template
+UNION SELECT template_type FROM mailgres.open_by_template
 
 -- known_tenants --
 SELECT tenant_id FROM mailgres.tenants
-UNION SELECT tenant_id FROM mailgres.rollup_by_tenant WHERE hour > mailgres.now() - interval '7 days'
+UNION SELECT tenant_id FROM mailgres.counted_by_tenant
+UNION SELECT tenant_id FROM mailgres.open_by_tenant
 
 -- known_providers --
 SELECT name FROM mailgres.providers

@@ -26,6 +26,15 @@ ADDRESS = "<address>"
 _ADDRESS = re.compile(r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+""")
 
 
+def printable(text: str, keep: str = "") -> str:
+    """Replace what would order a terminal about, except for the characters to keep."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep else "\N{REPLACEMENT CHARACTER}" for one in text
+    )
+
+
 def without_addresses(text: str) -> str:
     """Return the text on one line and without addresses: as SQL's function of this name does."""
     return _ADDRESS.sub(ADDRESS, " ".join(text[:LONGEST_TEXT].split()))

@@ -164,6 +164,39 @@ def test_export_then_purge(
     assert "needs a file" in mailgres.misused("dlq", "export", "-", "--purge")
 
 
+def test_one_that_died_twice(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    """It is in the archive, was put back into the queue, and died there again."""
+    clock = Clock(queue.conn)
+    twice = dead(queue)
+    clock.forward(8 * DAY)
+    queue.run("SELECT mailgres.archive_dead_letters()")
+    queue.run(
+        "INSERT INTO email_queue (id, template_type, recipient_email, status, dead_at,"
+        " dead_reason, error_message)"
+        " VALUES (%s, %s, %s, 'failed', mailgres.now(), 'expired', 'x')",
+        *(twice, HOLD, ANA),
+    )
+    clock.forward(timedelta(minutes=1))
+    others = {dead(queue), dead(queue)}
+    path = tmp_path / "a.jsonl"
+    assert mailgres("dlq", "export", str(path)) == f"4 dead letters are in {path}.\n"
+    printed = mailgres("dlq", "purge", "--exported", str(path), "--yes")
+    assert printed == "Purged 4 of 4 dead letters.\n"
+    assert ids_in(queue).isdisjoint({twice, *others})
+
+
+def test_letters_that_order_a_terminal_about(mailgres: Program, queue: Queue) -> None:
+    queue_id = dead(queue, code="5\x1b]0;mine\x0750")
+    queue.run("UPDATE email_queue SET error_message = %s", "\x1b[2Jno\x9b1m")
+    for order in (
+        ("dlq", "list"), ("dlq", "stats"), ("dlq", "show", str(queue_id)), ("show", str(queue_id)),
+        ("list", "--status", "failed"),
+    ):  # fmt: skip
+        printed = mailgres(*order)
+        assert printed.replace("\n", "").isprintable(), order
+    assert "\N{REPLACEMENT CHARACTER}[2Jno" in mailgres("dlq", "show", str(queue_id))
+
+
 def half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
@@ -181,8 +214,8 @@ def without_log(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "why"),
     [
-        ("a.jsonl", half, "line 4: it is damaged"),
-        ("a.csv", half, "it is damaged"),
+        ("a.jsonl", half, "line 4: it is not JSON"),
+        ("a.csv", half, "it is not CSV"),
         ("a.jsonl.gz", half, "it ends in the middle"),
         ("a.jsonl", foreign, "line 1: that is not a dead letter"),
         ("a.jsonl", without_log, "line 4: that is not a dead letter"),
@@ -213,21 +246,24 @@ def test_an_export_of_another_database(mailgres: Program, queue: Queue, tmp_path
 
 
 @pytest.mark.usefixtures("letters")
-def test_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", [None, "an older export\n"])
+def test_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: str | None) -> None:
     """Nothing is purged, and no half of a file stays."""
     before = ids_in(queue)
     path = tmp_path / "a.jsonl"
+    if old:
+        path.write_text(old)
     done = subprocess.run(
-        ["sh", "-c", f"ulimit -f 1; exec {PROGRAM} dlq export {path} --purge --yes"],
+        ["sh", "-c", f"ulimit -f 1; exec {PROGRAM} dlq export {path} --force --purge --yes"],
         env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         f"Error: Cannot write {path}: File too large",
-        f"Hint: There is no {path}; nothing was deleted.",
+        f"Hint: {f'{path} is as it was' if old else f'There is no {path}'}; nothing was deleted.",
     ]
-    assert list(tmp_path.iterdir()) == []
+    assert [one.read_text() for one in tmp_path.iterdir()] == ([old] if old else [])
     assert ids_in(queue) == before
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+import stat
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.postgres import Connect
 from support.program import PROGRAM, Program
 from support.queue import Queue
 
@@ -251,3 +254,54 @@ def test_more_than_a_chunk_is_all_or_none(mailgres: Program, queue: Queue, tmp_p
     what, _ = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
     assert what == f"{file}, line 2502: recipient_email is not an email address"
     assert len(rows(queue)) == 2500
+
+
+def test_the_report_of_what_was_done_before_an_interruption(
+    mailgres: Program, queue: Queue, connect: Connect, tmp_path: Path
+) -> None:
+    """The second chunk waits for somebody who uses the same key; then it is interrupted."""
+    file, report = tmp_path / "many.jsonl", tmp_path / "bad.jsonl"
+    lines = [{"recipient": f"user{n}@example.com"} for n in range(1001)]
+    lines[7] = {"recipient": "nobody"}
+    lines[1000]["idempotency_key"] = "k"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = connect(autocommit=False)
+    Queue(other).enqueue(idempotency_key="k")
+    with subprocess.Popen(
+        [PROGRAM, "enqueue", "welcome_user", "--jsonl", file, "--continue-on-error",
+         "--report", report],
+        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock' AND query LIKE '%%enqueue_emails%%'"
+        )
+        while not queue.value(waiting):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    other.rollback()
+    assert process.returncode == 130
+    assert "999 emails were enqueued before that" in said
+    assert f"{report} says which 1 lines were bad so far." in said
+    assert [json.loads(line)["line"] for line in report.read_text().splitlines()] == [8]
+    assert len(rows(queue)) == 999
+
+
+def test_a_report_takes_no_other_files_place(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(BAD)
+    order = ("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error", "--report")
+    assert "names the file of the emails" in mailgres.misused(*order, f"{tmp_path}/./bad.csv")
+    other = tmp_path / "other.jsonl"
+    other.write_text("mine")
+    assert mailgres.fails(*order, str(other))[0] == f"{other} exists"
+    assert mailgres.fails(*order, f"{tmp_path}/no/a")[0] == f"Cannot write {tmp_path}/no/a"
+    assert (file.read_text(), other.read_text(), rows(queue)) == (BAD, "mine", [])
+    packed = tmp_path / "report.jsonl.gz"
+    mailgres(*order, str(packed))
+    assert len(gzip.decompress(packed.read_bytes()).splitlines()) == 4
+    assert stat.S_IMODE(packed.stat().st_mode) == 0o600

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.program import PROGRAM, Program
-from support.queue import Queue
+from support.queue import Clock, Queue
 
 
 @pytest.fixture
@@ -107,6 +107,24 @@ def test_names_nobody_knows(
     what, hint = mailgres.fails("list", option, name)
     assert what == f"Nothing is known of a {option[2:]} {name!r}"
     assert hint.startswith(f"Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_names_of_waiting_and_of_old_emails_are_known(
+    mailgres: Program, queue: Queue, *, folded: bool
+) -> None:
+    clock = Clock(queue.conn)
+    clock.forward(timedelta(days=-20))
+    queue.enqueue(tenant_id="old")
+    queue.attempt("sent")
+    clock.forward(timedelta(days=20))
+    queue.enqueue(tenant_id="new")
+    if folded:
+        queue.run("SELECT mailgres.fold()")
+    for tenant in ("old", "new"):
+        done = mailgres.run("list", "--tenant", tenant, "--status", "cancelled")
+        assert (done.returncode, done.stdout) == (0, ""), done
+        assert done.stderr.startswith("No email matches: status cancelled, tenant ")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.retry import RETRY
 from mailgres.cli.show import as_json, moment, table
 from mailgres.errors import MailgresError, UnknownEmail
+from mailgres.trace import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,10 +134,10 @@ def show(*, id_: UUID, as_json_: bool, database_url: str | None) -> None:
         as_json(found[0])
         return
     for name, value in _shown(found[0]):
-        click.echo(f"{name:10} {value}")
+        click.echo(f"{name:10} {printable(value)}")
     for entry in found[0]["log"]:
         texts = (entry["event"], entry["provider"], entry["error_code"], entry["error_message"])
-        click.echo(f"  {moment(entry['at'])}  {'  '.join(filter(None, texts))}")
+        click.echo(f"  {moment(entry['at'])}  {printable('  '.join(filter(None, texts)))}")
 
 
 @dlq.command()

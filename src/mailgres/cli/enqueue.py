@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,7 +87,9 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--jsonl", metavar="FILE", help="Enqueue the objects of a JSON Lines file, or - .")
 @click.option("--continue-on-error", is_flag=True, help="Leave bad lines out, and report them.")
 @click.option(
-    "--report", metavar="FILE", help="Where bad lines are reported.  [default: FILE.errors.jsonl]"
+    "--report",
+    metavar="FILE",
+    help="A new file for a report of bad lines.  [default: FILE.errors.jsonl]",
 )
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
@@ -163,6 +166,8 @@ def _source(csv_: str | None, jsonl: str | None, given: dict[str, Any]) -> enque
 def _report(source: enqueue_file.Source, report: str | None) -> str:
     if report is None and source.path == STANDARD:
         raise click.UsageError("Say with --report where bad lines are to be reported.")
+    if report and report != STANDARD and Path(report).resolve() == Path(source.path).resolve():
+        raise click.UsageError("--report names the file of the emails itself: name another.")
     return report or f"{source.path}.errors.jsonl"
 
 

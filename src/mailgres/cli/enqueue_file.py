@@ -14,8 +14,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
@@ -110,13 +109,16 @@ def _all_or_none(source: Source, total: int, database_url: str | None, *, dry_ru
 
 def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_run: bool) -> Done:
     done = Done(report=report)
+    file = files.Growing(report)
     total = sum(len(chunk) for chunk in _chunks(source))
-    with files.written(report, force=True) as file, _progress(total) as progress:
+    with _progress(total) as progress:
         try:
             for chunk in _chunks(source):
                 with operator(database_url, timeout=PATIENCE, dry_run=dry_run) as database:
-                    count = _enqueue_good(database, chunk, file, done)
-                done.enqueued += count
+                    faults = _enqueue_good(database, chunk)
+                done.enqueued += len(chunk) - len(faults)
+                done.bad += len(faults)
+                file.add(faults)
                 progress(len(chunk))
         except KeyboardInterrupt:
             click.echo(f"\nInterrupted. {_so_far(source, done)}", err=True)
@@ -124,13 +126,12 @@ def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_
         except MailgresError as error:
             raise MailgresError(error.message, _so_far(source, done)) from None
     if not done.bad:
-        Path(report).unlink(missing_ok=True)
         done.report = None
     return done
 
 
-def _enqueue_good(database: Operator, chunk: list[Line], report: IO[str], done: Done) -> int:
-    """Enqueue what is good of a chunk; the rest is reported. Returns how many were enqueued."""
+def _enqueue_good(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
+    """Enqueue what is good of a chunk; returns what is wrong with the rest."""
     faults = _faults(database, chunk)
     known = {fault["line"] for fault in faults}
     good = [line for line in chunk if line[0] not in known]
@@ -140,13 +141,8 @@ def _enqueue_good(database: Operator, chunk: list[Line], report: IO[str], done: 
     except psycopg.Error as error:
         if not isinstance(from_database(error), RequestRefused):
             raise
-        refused = [fault for line in good if (fault := _refused(database, line))]
-        faults += refused
-        good = good[: len(good) - len(refused)]
-    for fault in sorted(faults, key=lambda fault: int(fault["line"])):
-        report.write(json.dumps(fault, ensure_ascii=False) + "\n")
-    done.bad += len(faults)
-    return len(good)
+        faults += [fault for line in good if (fault := _refused(database, line))]
+    return sorted(faults, key=lambda fault: int(fault["line"]))
 
 
 def _refused(database: Operator, line: Line) -> dict[str, Any] | None:
@@ -239,7 +235,8 @@ def _so_far(source: Source, done: Done) -> str:
         if "idempotency_key" in source.defaults
         else ("running it again would double them: only with --idempotency-key it would not")
     )
-    return f"{done.enqueued:,} emails were enqueued before that; {safe}."
+    bad = f" {done.report} says which {done.bad:,} lines were bad so far." if done.bad else ""
+    return f"{done.enqueued:,} emails were enqueued before that; {safe}.{bad}"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from mailgres.errors import MailgresError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 STANDARD = "-"
 CSV, JSON_LINES, LINES = "csv", "jsonl", "txt"
@@ -97,10 +97,49 @@ def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
         _sync_directory(target.parent)
     except OSError as error:
         raise MailgresError(
-            f"Cannot write {path}: {error.strerror}", f"There is no {path}; nothing was deleted."
+            f"Cannot write {path}: {error.strerror}", f"{_left(target)}; nothing was deleted."
         ) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+class Growing:
+    """A file of records, only its owner's, that is whole whenever its program ends.
+
+    It comes to be with its first records, and never takes the place of another.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._begun = path, False
+        if path != STANDARD and Path(path).exists():
+            raise MailgresError(f"{path} exists", "Choose another name, or move it away.")
+        if path != STANDARD and not os.access(Path(path).parent, os.W_OK):
+            raise MailgresError(f"Cannot write {path}", "Choose another place.")
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Append records, as JSON Lines."""
+        lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records)
+        if not lines:
+            return
+        if self._path == STANDARD:
+            sys.stdout.write(lines)
+            sys.stdout.flush()
+            return
+        data = lines.encode()
+        if self._path.endswith(_PACKED):
+            data = gzip.compress(data, mtime=0)
+        try:
+            with _private(Path(self._path), again=self._begun) as file:
+                self._begun = True
+                file.write(data)
+        except OSError as error:
+            raise MailgresError(
+                f"Cannot write {self._path}: {error.strerror}", "Choose another place."
+            ) from None
+
+
+def _left(target: Path) -> str:
+    return f"{target} is as it was" if target.exists() else f"There is no {target}"
 
 
 def writer(kind: str, columns: Sequence[str], file: IO[str]) -> Callable[[dict[str, Any]], None]:
@@ -174,8 +213,9 @@ def _opened(path: str) -> Iterator[IO[str]]:
             yield text
 
 
-def _private(path: Path) -> IO[bytes]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+def _private(path: Path, *, again: bool = False) -> IO[bytes]:
+    how = os.O_APPEND if again else os.O_CREAT | os.O_EXCL
+    return os.fdopen(os.open(path, os.O_WRONLY | how, 0o600), "wb")
 
 
 @contextmanager

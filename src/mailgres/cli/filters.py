@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import psycopg
 from psycopg.types.json import Jsonb
 
 from mailgres.cli.show import moment
@@ -29,7 +30,7 @@ DAY = timedelta(days=1)
 _LENGTH = Duration("1s", "36500d")
 _WHERE = {
     "template": "`mailgres templates list` shows all.",
-    "tenant": "A tenant is known once it has sent something or was set up.",
+    "tenant": "A tenant is known once it has an email or was set up.",
     "provider": "`mailgres providers list` shows all.",
 }
 """Names that can be misspelt, and where the right ones are."""
@@ -120,7 +121,11 @@ def check_names(database: Operator, chosen: Filter) -> None:
     """Refuse a name that nobody knows, and suggest the nearest: for when nothing was found."""
     for what, where in _WHERE.items():
         for name in getattr(chosen, what):
-            known = database.ask(f"known_{what}s")
+            try:
+                with database.savepoint():
+                    known = database.ask(f"known_{what}s")
+            except psycopg.errors.QueryCanceled:
+                continue  # so many that nobody can say for sure
             if name not in known:
                 meant = suggestion(name, known)
                 hint = f"Did you mean {meant}? {where}" if meant else where

@@ -39,8 +39,13 @@ class Keys:
             yield UUID(bytes=bytes(self._ids[at : at + _SIZE]))
 
     def chunk(self, start: int, size: int) -> dict[UUID, datetime | None]:
-        """So many keys from a place on."""
-        times = (_EPOCH + tick * _TICK for tick in self._times[start : start + size])
-        none: Iterable[datetime | None] = (None for _ in range(size))
-        ids = self.ids(start, start + size)
-        return dict(zip(ids, times if self._times else none, strict=False))
+        """So many keys from a place on, but no id twice: the next chunk begins with that.
+
+        One email may have died twice, and of each death has to be told what came of it.
+        """
+        found: dict[UUID, datetime | None] = {}
+        for at, key in enumerate(self.ids(start, start + size), start):
+            if key in found:
+                break
+            found[key] = _EPOCH + self._times[at] * _TICK if self._times else None
+        return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mailgres.settings.kinds import BadValue
+from mailgres.trace import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 INFINITY = "infinity"
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEARLY = 1e-6
+_COLOUR = re.compile(r"(\x1b\[(?:3[0-7]|0)m)")
+"""What click.style puts around a text."""
 
 COLOURS = {"pending": "cyan", "sending": "blue", "sent": "green", "failed": "red"}
 """Of statuses; click leaves colours out where output is no terminal."""
@@ -63,9 +67,16 @@ def as_json(rows: object) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table, aligned."""
-    all_rows = [head, *rows]
+    all_rows = [list(map(_harmless, row)) for row in (head, *rows)]
     widths = [max(map(_width, column)) for column in zip(*all_rows, strict=True)]
     return ["  ".join(map(_padded, row, widths)).rstrip() for row in all_rows]
+
+
+def _harmless(cell: str) -> str:
+    """A cell with no control characters but our own colours: some of it others have written."""
+    return "".join(
+        part if _COLOUR.fullmatch(part) else printable(part) for part in _COLOUR.split(cell)
+    )
 
 
 def _width(text: str) -> int:

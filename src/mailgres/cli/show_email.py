@@ -13,6 +13,7 @@ from mailgres.cli.options import settings_options, utc
 from mailgres.cli.show import as_json, moment, status, table
 from mailgres.cli.timeline import timeline
 from mailgres.errors import UnknownEmail
+from mailgres.trace import printable
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -98,7 +99,11 @@ def _print_message(message: dict[str, Any]) -> None:
     for name in ("from", "to", "cc", "bcc", "reply_to", "subject"):
         if value := message[name]:
             text = value if isinstance(value, str) else ", ".join(value)
-            click.echo(f"{name.capitalize().replace('_t', '-T')}: {text}")
-    click.echo(f"\n{message['text'] or ''}".rstrip())
+            click.echo(f"{name.capitalize().replace('_t', '-T')}: {printable(text)}")
+    click.echo(_body(f"\n{message['text'] or ''}".rstrip()))
     if message["html"]:
-        click.echo(f"\n--- html\n{message['html']}")
+        click.echo(_body(f"\n--- html\n{message['html']}"))
+
+
+def _body(text: str) -> str:
+    return printable(text.replace("\r\n", "\n"), keep="\n\t")
