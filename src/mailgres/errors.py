@@ -96,7 +96,7 @@ class DatabaseUnreachable(MailgresError):
     """The database cannot be reached."""
 
     default_hint = (
-        "Check that the server runs and that host, port, user and password are right;"
+        "Check that the server runs and that host, port, database, user and password are right;"
         " `mailgres dev` starts one here."
     )
 

@@ -88,6 +88,11 @@ def test_refusals(mailgres: Program, queue: Queue, given: list[str], what: str, 
     assert rows(queue) == []
 
 
+def test_one_email_has_no_place_in_an_array(mailgres: Program) -> None:
+    what, _ = mailgres.fails("enqueue", "welcome_user", "ana@example")
+    assert what == "recipient_email is not an email address"
+
+
 def test_it_points_at_the_character(mailgres: Program) -> None:
     what, _ = mailgres.fails(*WELCOME, "--payload", '{"name": "Ana" "url": 1}')
     assert what.endswith(', character 16: {"name": "Ana" -->"url": 1}')
@@ -204,6 +209,28 @@ def test_all_but_the_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) 
         (6, "MG006"),
     ]
     assert "bo@" not in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--csv", "recipient\nana@example.com\nbo@example.com,1\ned@example.com\n"),
+        ("--jsonl", '{"recipient": "ana@example.com"}\n{oh\n{"recipient": "ed@example.com"}\n'),
+        ("--jsonl", '{"recipient": "ana@example.com"}\n[]\n{"recipient": "ed@example.com"}\n'),
+    ],
+)
+def test_all_but_lines_that_are_no_records(
+    mailgres: Program, queue: Queue, tmp_path: Path, option: str, text: str
+) -> None:
+    file = tmp_path / "bad"
+    file.write_text(text)
+    _, hint = mailgres.fails("enqueue", "welcome_user", option, str(file))
+    assert hint.endswith("Nothing was enqueued; --continue-on-error leaves bad lines out.")
+    assert rows(queue) == []
+    mailgres("enqueue", "welcome_user", option, str(file), "--continue-on-error")
+    assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
+    (told,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
+    assert (told["line"], told["code"]) == (2 if option == "--jsonl" else 3, "MG015")
 
 
 def test_a_key_that_was_used_for_another_email(

@@ -39,6 +39,12 @@ def test_the_page_is_current() -> None:
     assert written == cli_page.page(), "run `make docs`"
 
 
+def test_a_command_that_was_misspelt() -> None:
+    done = Program("").run("lst")
+    assert done.returncode == 2
+    assert done.stderr.endswith("Error: No such command 'lst'. Did you mean 'list'?\n")
+
+
 def test_version() -> None:
     printed = Program("").run("--version").stdout
     assert re.fullmatch(

@@ -14,10 +14,14 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 KNOWN_COMMANDS = {
     "make demo",
     "make test",
-    "pip install mailgres",
+    "pip install .",
+    "curl -sS http://127.0.0.1:8025/readyz",
     "export DATABASE_URL=postgresql://…",
     "mailgres migrate",
     "mailgres process --until-empty",
+    "mailgres retry --template welcome_user --since 24h --dry-run",
+    "mailgres serve",
+    "mailgres status",
     "mailgres worker",
 }
 

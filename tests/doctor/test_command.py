@@ -30,7 +30,7 @@ def test_errors_have_a_command_and_an_exit_code(
     first, fix, summary = done.stdout.splitlines()
     assert first == "error    row-security: public.email_logs has no row security"
     assert fix.strip().startswith('→ psql "$DATABASE_URL" -c ')
-    assert summary == "1 errors"
+    assert summary == "1 error"
 
 
 def test_json(conn: psycopg.Connection, mailgres: Program) -> None:

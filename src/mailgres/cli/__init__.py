@@ -10,6 +10,7 @@ import click
 from mailgres import __version__
 from mailgres.cli.errors import FriendlyGroup
 from mailgres.resources import schema_revision
+from mailgres.settings.kinds import suggestion
 
 __all__ = ["main"]
 
@@ -58,6 +59,15 @@ class Commands(FriendlyGroup):
         module = import_module(f"mailgres.cli.{COMMANDS[cmd_name]}")
         by_name = (each for each in vars(module).values() if isinstance(each, click.Command))
         return next(each for each in by_name if each.name == cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for a word that is none, say which one was most likely meant."""
+        word = args[0]
+        if word not in COMMANDS and (meant := suggestion(word, COMMANDS)):
+            ctx.fail(f"No such command {word!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
 
 def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature

@@ -105,7 +105,7 @@ def list_(
     if as_json_:
         as_json(found[:limit])
     elif not found:
-        click.echo("There is no such dead letter.", err=True)
+        click.echo(_none(chosen), err=True)
     else:
         for line in table(_HEAD, map(_row, found[:limit])):
             click.echo(line)
@@ -217,7 +217,7 @@ def stats(
     if as_json_:
         as_json(found)
     elif not found:
-        click.echo("There is no such dead letter.", err=True)
+        click.echo(_none(chosen), err=True)
     else:
         rows = [
             (
@@ -325,6 +325,11 @@ def _described(chosen: dict[str, Any]) -> str:
         if value
     ]
     return ", ".join(parts) or "all dead letters in the queue"
+
+
+def _none(chosen: dict[str, Any]) -> str:
+    """What is said where nothing was found: that a filter left none, or that there are none."""
+    return "There is no such dead letter." if any(chosen.values()) else "There are no dead letters."
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -89,6 +89,11 @@ def _tell(finding: Finding) -> None:
 def _summary(found: Iterable[Finding]) -> str:
     """How many there are of each severity."""
     counts = Counter(finding.severity for finding in found)
-    names = {"error": "errors", "warning": "warnings", "info": "remarks", "ok": "good"}
-    told = [f"{counts[one]} {names[one]}" for one in SEVERITIES if counts[one]]
+    one = {"error": "error", "warning": "warning", "info": "remark", "ok": "good"}
+    many = {"error": "errors", "warning": "warnings", "info": "remarks", "ok": "good"}
+    told = [
+        f"{counts[severity]} {(one if counts[severity] == 1 else many)[severity]}"
+        for severity in SEVERITIES
+        if counts[severity]
+    ]
     return ", ".join(told) or "nothing is wrong"

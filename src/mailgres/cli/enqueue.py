@@ -15,13 +15,14 @@ from mailgres.cli.files import CSV, JSON_LINES, STANDARD
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.payload import read_payload
 from mailgres.cli.show import as_json, moment
-from mailgres.errors import UnknownTemplate
+from mailgres.errors import RequestRefused, UnknownTemplate
 from mailgres.settings.kinds import BadValue, Duration, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LENGTH = Duration("1s", "3650d")
+_PLACE = " (element 0 of the array, counting from 0)"  # of no use to whoever gave one email
 
 
 def ahead(context: click.Context, parameter: click.Parameter, given: str | None) -> datetime | None:
@@ -182,6 +183,8 @@ def _one(email: dict[str, Any], *, as_json_: bool, dry_run: bool, database_url: 
             f"There is no template {email['template_type']!r}",
             f"Did you mean {meant}? `mailgres templates list` shows all." if meant else error.hint,
         ) from None
+    except RequestRefused as error:
+        raise type(error)(error.message.removesuffix(_PLACE), error.hint) from None
     if as_json_:
         as_json({"id": None if dry_run else email_id})
     elif dry_run:

@@ -190,13 +190,16 @@ def _faults(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
 
 
 def _chunks(source: Source) -> Iterator[list[Line]]:
-    lines = (_line(source, *line) for line in files.read(source.kept or source.path, source.kind))
+    read = files.read(source.kept or source.path, source.kind, told="?")
+    lines = (_line(source, *line) for line in read)
     while chunk := list(islice(lines, CHUNK)):
         yield chunk
 
 
 def _line(source: Source, number: int, record: dict[str, Any]) -> Line:
     """An email as enqueue_emails takes it; under `?` what is wrong already."""
+    if isinstance(record.get("?"), str):
+        return number, record
     record = {SHORT.get(name, name): value for name, value in record.items()}
     email = _of_csv(record) if source.kind == files.CSV else _of_json(record)
     email = {**source.defaults, **email}

@@ -50,17 +50,19 @@ def kind_of(path: str, *kinds: str) -> str:
     return kind
 
 
-def read(path: str, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def read(path: str, kind: str, *, told: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the records of a file with their line numbers; a plain line is a record `line`.
 
-    What is not a whole record is an error that names the line: nobody gets half of one.
+    What is not a whole record is an error that names the line: nobody gets half of one. With
+    `told` it is a record that says under this key what is wrong, as long as lines can be told
+    from each other.
     """
     readers = {CSV: _read_csv, JSON_LINES: _read_json, LINES: _read_lines}
     last = 0
     try:
         with _opened(path) as text:
             for last, record in readers[kind](text):
-                yield last, record
+                yield last, _record(last, record, told)
     except BadLine as bad:
         raise broken(path, bad.line, bad.why) from None
     except _BAD_TEXT as error:
@@ -69,6 +71,15 @@ def read(path: str, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise broken(path, last + 1, why) from None
     except OSError as error:
         raise MailgresError(f"Cannot read {path}: {error.strerror}", "Name a file.") from None
+
+
+def _record(line: int, record: dict[str, Any] | str, told: str | None) -> dict[str, Any]:
+    """What a line holds; of a bad one what is wrong with it, if that may be told as a record."""
+    if isinstance(record, dict):
+        return record
+    if told is None:
+        raise BadLine(line, record)
+    return {told: record}
 
 
 def broken(path: str, line: int, why: str) -> MailgresError:
@@ -165,37 +176,39 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield each row with the number of its line; a text says what is wrong with it."""
     csv.field_size_limit(_LONGEST_FIELD)
     rows = csv.reader(text, strict=True)
     try:
         head = next(rows, [])
         for row in rows:
             if row and len(row) != len(head):
-                raise BadLine(rows.line_num, f"it has {len(row)} cells, but the head {len(head)}")
-            if row:
+                yield rows.line_num, f"it has {len(row)} cells, but the head {len(head)}"
+            elif row:
                 yield rows.line_num, dict(zip(head, row, strict=True))
     except csv.Error as error:
         raise BadLine(rows.line_num, f"it is not CSV: {error}") from None
 
 
-def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for number, line in enumerate(text, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            why = f"it is not JSON: {error.msg} at character {error.colno}"
-            raise BadLine(number, why) from None
-        except (ValueError, RecursionError):
-            raise BadLine(number, "it is not JSON") from None
-        if not isinstance(record, dict):
-            raise BadLine(number, "it is not a JSON object")
-        yield number, record
+        if line.strip():
+            yield number, _object(line)
 
 
-def _read_lines(text: IO[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _object(line: str) -> dict[str, Any] | str:
+    """The object of a line, or what is wrong with it."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        return f"it is not JSON: {error.msg} at character {error.colno}"
+    except (ValueError, RecursionError):
+        return "it is not JSON"
+    return record if isinstance(record, dict) else "it is not a JSON object"
+
+
+def _read_lines(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for number, line in enumerate(text, start=1):
         if line.strip() and not line.startswith("#"):
             yield number, {"line": line.strip()}
