@@ -23,7 +23,7 @@ LONGEST_TEXT = 2000
 """Characters of a text that are told, as `mailgres.without_addresses` keeps them."""
 ADDRESS = "<address>"
 
-_ADDRESS = re.compile(r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+""")
+ANY_ADDRESS = re.compile(r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+""")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -37,7 +37,7 @@ def printable(text: str, keep: str = "") -> str:
 
 def without_addresses(text: str) -> str:
     """Return the text on one line and without addresses: as SQL's function of this name does."""
-    return _ADDRESS.sub(ADDRESS, " ".join(text[:LONGEST_TEXT].split()))
+    return ANY_ADDRESS.sub(ADDRESS, " ".join(text[:LONGEST_TEXT].split()))
 
 
 def reason(error: BaseException) -> str:

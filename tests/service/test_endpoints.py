@@ -16,7 +16,10 @@ from doubles.resend import ResendDouble
 from e2e.kit import House
 from mailgres import migrate
 from mailgres.http.app import PATHS, Service, make_app
-from service.kit import BEARER, PATH, SECRET, Site, site
+from mailgres.http.ready import Ready
+from mailgres.http.server import warn_of_metrics
+from mailgres.store import Store
+from service.kit import BEARER, PATH, SECRET, TOKEN, Site, site
 from support.program import Program
 from worker.bench import until
 from worker.plant import Plant
@@ -59,6 +62,33 @@ def test_without_a_database(tmp_path: Path, migrations: Path) -> None:
             until(lambda: service.get("/readyz").status == 200, "it is back")
             assert service.trigger().status == 200
         plant.switch_off()
+
+
+def test_ready_while_every_connection_is_in_use(database_url: str) -> None:
+    """Janitors and runs may have them all: that is no fault of the database."""
+    store = Store(database_url, worker="here", connections=1)
+    try:
+        with store.connection():
+            assert Ready(store).ask().reason is None
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "warns"),
+    [
+        ("192.0.2.1", None, True),
+        ("::", None, True),
+        ("192.0.2.1", TOKEN, False),
+        ("127.0.0.1", None, False),
+        ("::1", None, False),
+    ],
+)
+def test_metrics_without_a_token_are_warned_of(
+    caplog: pytest.LogCaptureFixture, address: str, token: str | None, *, warns: bool
+) -> None:
+    warn_of_metrics(address, token)
+    assert ("MAILGRES_METRICS_TOKEN" in caplog.text) is warns
 
 
 def test_what_is_not_there(service: Site) -> None:

@@ -30,18 +30,19 @@ def has_bearer(request: Request, secret: str) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether somebody on this machine asks, and for himself.
+    """Whether somebody on this machine asks, and for himself as far as one can tell.
 
-    A proxy here speaks for strangers and says so in its headers; a browser led here by a stranger's
-    page names the stranger's host.
+    A proxy here speaks for strangers; many say so in their headers, some have to be told to. A
+    browser led here by a stranger's page names the stranger's host.
     """
     if any(name in request.headers for name in _FORWARDED):
         return False
     host = _PORT.sub("", request.headers.get("host", "")).lower()
-    return host in _LOCAL_NAMES and _is_loopback(request.client.host if request.client else "")
+    return host in _LOCAL_NAMES and is_loopback(request.client.host if request.client else "")
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether only this machine has such an address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

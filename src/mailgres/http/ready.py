@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
-from mailgres import meters, migrate, queries
+from mailgres import database, meters, migrate, queries
 
 if TYPE_CHECKING:
     from mailgres.store import Store
 
 LASTS = 1.0
 """Seconds for which an answer holds: anybody may ask, and the database need not hear of it."""
-PATIENCE = 2.0
+PATIENCE = 2
 """Seconds that the database has to give a connection."""
 
 
@@ -63,10 +62,10 @@ class Ready:
     def _look(self) -> Readiness:
         # Strangers read this: no word of the database's own.
         try:
-            with self._store.pool.connection(PATIENCE) as connection, connection.transaction():
+            with self._connect() as connection, connection.transaction():
                 connection.execute(QUERIES["limit"], {"milliseconds": "2000"})
                 row = connection.execute(QUERIES["schema_version"]).fetchone()
-        except (psycopg.OperationalError, PoolTimeout):
+        except psycopg.OperationalError:
             return Readiness("the database does not answer")
         except psycopg.Error:
             return Readiness("the database has no schema of mailgres that this user may read")
@@ -74,6 +73,13 @@ class Ready:
         if schema != self._needed:
             return Readiness(f"the schema is not {self._needed}: run `mailgres migrate`", schema)
         return Readiness(None, schema)
+
+    def _connect(self) -> psycopg.Connection:
+        # Not one of the pool: that janitors and runs have them all says nothing of the database.
+        url = database.conninfo(self._store.url)
+        return psycopg.connect(
+            url, connect_timeout=PATIENCE, autocommit=True, prepare_threshold=None
+        )
 
 
 QUERIES = queries.load("metrics.sql")

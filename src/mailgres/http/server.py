@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mailgres.errors import MailgresError
+from mailgres.http.access import is_loopback
 from mailgres.http.app import Service, make_app
 from mailgres.http.ready import Ready
 from mailgres.http.runs import Runs
@@ -117,6 +118,7 @@ def serving(settings: Settings, pipeline: Pipeline, stopping: threading.Event) -
         server = Server(make_app(service), listener, settings.grace.total_seconds())
         server.start()
         _announce(listener)
+        warn_of_metrics(listener.getsockname()[0], settings.metrics_token)
         try:
             yield
         finally:
@@ -129,6 +131,16 @@ def check(settings: Settings) -> None:
     """Refuse to serve whoever comes."""
     if not settings.serve_secret:
         raise MailgresError("The HTTP service has no secret", HOW_TO_START)
+
+
+def warn_of_metrics(address: str, token: str | None) -> None:
+    """Tell who lets others in that a proxy here would show them the metrics."""
+    if not token and not is_loopback(address):
+        log.warning(
+            "without metrics_token whoever a proxy on this machine serves may read the metrics:"
+            " set MAILGRES_METRICS_TOKEN",
+            extra={"action": "serve.metrics"},
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,8 +1,7 @@
 """Takes the email's own words out of what a provider said about it.
 
-Providers quote what they refuse: a subject, a name. The text goes to analysts and into logs, which
-must not show them; operators find it as it came in the detail. (Addresses are replaced by whoever
-stores or logs the text.)
+Providers quote what they refuse: a subject, a name, a mailbox. The text goes to analysts and into
+logs, which must not show them; operators find it as it came in the detail. The code stays whole.
 """
 
 from __future__ import annotations
@@ -10,40 +9,90 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from email.utils import getaddresses
 from typing import TYPE_CHECKING, Any
 
+from mailgres.trace import ADDRESS, ANY_ADDRESS
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from mailgres.model import Message, Result
 
 CONTENT = "<content>"
-SHORTEST = 4
+SHORTEST = 3
 """Characters of a text that is looked for; shorter ones are in every sentence."""
-
-_PLAIN_WORD = re.compile(r"[a-z_]+")
+SHORTEST_NUMBER = 6
+"""Digits of a number that is looked for; shorter ones are in every code."""
+_WORDS = """
+    account address and any are bad but can content daily domain email error exceeded failed false
+    for from has host invalid key limit mail mailbox message missing monthly name none not null
+    quota rate recipient refused rejected request sender server service subject template test text
+    the this time too true unavailable unknown user verified was with you your
+"""
+ORDINARY = frozenset(_WORDS.split())
+"""Words that errors are made of and that say nothing of anybody."""
 
 
 def discreet(result: Result, message: Message) -> Result:
-    """Return the result with a message that quotes neither subject nor payload."""
-    text = result.message
-    if not text:
+    """Return the result with a message that quotes neither recipients nor subject nor payload."""
+    if not result.message:
         return result
-    for private in sorted(set(_private(message)), key=len, reverse=True):
-        text = text.replace(private, CONTENT)
+    found = _found(result.message, _content(message))
+    people = _found(result.message, _people(message))
+    parts = {
+        "code": _any_of([result.code] if result.code else []),
+        "phrase": _any_of(text for text in found if re.search(r"\s|@", text)),
+        "address": ANY_ADDRESS.pattern,
+        "person": _any_of(people),
+        "word": _any_of(found),
+    }
+    pattern = "|".join(f"(?P<{name}>{part})" for name, part in parts.items() if part)
+    text = re.sub(pattern, _instead, result.message, flags=re.IGNORECASE)
     return result if text == result.message else replace(result, message=text)
 
 
-def _private(message: Message) -> Iterator[str]:
-    """The texts of an email; a plain word alone says nothing, and errors are made of such."""
-    for text in (message.subject, *_texts(json.loads(message.email.payload or "null"))):
-        if len(text) >= SHORTEST and not _PLAIN_WORD.fullmatch(text):
-            yield text
+def _instead(match: re.Match[str]) -> str:
+    if match.lastgroup == "code":
+        return match[0]
+    return ADDRESS if match.lastgroup in {"address", "person"} else CONTENT
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern of whole words; the longest first, or a part of it would be taken."""
+    some = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+    return rf"(?<!\w)(?:{some})(?!\w)" if some else ""
+
+
+def _found(text: str, private: Iterator[str]) -> set[str]:
+    """Those that may be in the text: few, of however many the payload has."""
+    lowered = text.lower()
+    return {each for each in private if each.lower() in lowered and _tells(each)}
+
+
+def _tells(text: str) -> bool:
+    """Whether a text says anything about somebody."""
+    if not re.search(r"[^\W\d_]", text):
+        return sum(map(str.isdigit, text)) >= SHORTEST_NUMBER
+    return len(text) >= SHORTEST and text.lower() not in ORDINARY
+
+
+def _people(message: Message) -> Iterator[str]:
+    """Mailboxes and names of all who are written to, and of who is answered to."""
+    email = message.email
+    given = [email.recipient_email, message.reply_to, *(email.cc or ()), *(email.bcc or ())]
+    for name, address in getaddresses([each for each in given if each]):
+        yield from (name, address, address.rpartition("@")[0])
+
+
+def _content(message: Message) -> Iterator[str]:
+    yield message.subject.strip()
+    yield from _texts(json.loads(message.email.payload or "null", parse_int=str, parse_float=str))
 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, str):
-        yield value
+        yield value.strip()
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _texts(each)
