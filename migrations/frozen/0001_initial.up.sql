@@ -968,6 +968,7 @@ CREATE TABLE mailgres.dead_letters (
     tenant_id      text NOT NULL,
     template_type  text NOT NULL,
     dead_reason    text NOT NULL,
+    error_code     text,
     dead_at        timestamptz NOT NULL,
     archived_at    timestamptz NOT NULL DEFAULT mailgres.now(),
     expires_at     timestamptz NOT NULL,
@@ -975,6 +976,7 @@ CREATE TABLE mailgres.dead_letters (
     log            jsonb NOT NULL
 );
 
+CREATE INDEX dead_letters_newest_idx ON mailgres.dead_letters (dead_at DESC, queue_id);
 CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 
 COMMENT ON TABLE mailgres.dead_letters IS
@@ -3793,8 +3795,8 @@ BEGIN
     END IF;
 
     INSERT INTO mailgres.dead_letters AS d
-        (queue_id, tenant_id, template_type, dead_reason, dead_at, archived_at, expires_at, email, log)
-    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.dead_at,
+        (queue_id, tenant_id, template_type, dead_reason, error_code, dead_at, archived_at, expires_at, email, log)
+    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.error_code, q.dead_at,
            mailgres.now(), mailgres.now() + s.archive_ttl,
            to_jsonb(q) || jsonb_build_object('attachments', (
                SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -3808,7 +3810,7 @@ BEGIN
     WHERE q.id = ANY (v_ids)
     -- Somebody put an archived email back into the queue, and it died again.
     ON CONFLICT (queue_id) DO UPDATE
-        SET dead_reason = excluded.dead_reason, dead_at = excluded.dead_at,
+        SET dead_reason = excluded.dead_reason, error_code = excluded.error_code, dead_at = excluded.dead_at,
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
             email = excluded.email, log = d.log || excluded.log;
 
@@ -6826,6 +6828,41 @@ $$;
 COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
     'Locks those of the given emails that nobody holds and that have one of the statuses.';
 
+-- Who may have arrived in a batch goes again with all of it: where somebody else holds one of
+-- the rest, none of it is to be had. Not waiting for the batch either, it takes its lock after
+-- those of rows.
+CREATE FUNCTION mailgres.with_whole_batches(p_taken uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_batch  record;
+    v_all    bigint;
+    v_mine   uuid[];
+BEGIN
+    FOR v_batch IN
+        SELECT q.batch_id AS id, array_agg(q.id) AS taken
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_taken) AND mailgres.is_bound(q) AND mailgres.key_protects(q)
+        GROUP BY q.batch_id
+    LOOP
+        v_all := (
+            SELECT count(*) FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL);
+        v_mine := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            ORDER BY q.id FOR UPDATE SKIP LOCKED);
+        IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+            p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
+        END IF;
+    END LOOP;
+    RETURN p_taken;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
+    'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
+
 CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
     LANGUAGE plpgsql
 AS $$
@@ -6887,8 +6924,7 @@ DECLARE
     v_no     mailgres.refusal;
     v_done   uuid[] := '{}';
 BEGIN
-    PERFORM mailgres.lock_batches(p_ids);
-    v_taken := mailgres.take_emails(p_ids, p_statuses);
+    v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
         v_no := mailgres.against_retry(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN
@@ -7159,7 +7195,7 @@ UNION ALL
 SELECT d.queue_id, d.tenant_id, (d.email ->> 'user_id')::uuid, d.template_type,
        d.email ->> 'recipient_email', d.email -> 'payload',
        t.tries, coalesce(cardinality(t.tries), 0),
-       d.dead_reason, d.email ->> 'error_class', d.email ->> 'error_code', d.email ->> 'error_message',
+       d.dead_reason, d.email ->> 'error_class', d.error_code, d.email ->> 'error_message',
        d.email ->> 'error_detail', d.email ->> 'provider', d.email ->> 'correlation_id',
        (d.email ->> 'created_at')::timestamptz, d.dead_at, d.archived_at, d.expires_at,
        d.email
@@ -7200,47 +7236,62 @@ CREATE FUNCTION mailgres.find_dead_letters(
     id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
     archived boolean
 )
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
-    SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
-    FROM public.email_queue q
-    WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
-      AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
-      AND (p_template IS NULL OR q.template_type = p_template)
-      AND (p_code IS NULL OR coalesce(q.error_code, 'none') = p_code)
-      AND (p_reason IS NULL OR q.dead_reason = p_reason)
-      AND p_place IS DISTINCT FROM 'archive'
+BEGIN
+    -- Planned at each call, and each half limited: the newest of a million come from an index.
+    RETURN QUERY
+    (SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+     FROM public.email_queue q
+     WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
+       AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
+       AND (p_template IS NULL OR q.template_type = p_template)
+       AND (p_code IS NULL OR q.error_code = p_code OR p_code = 'none' AND q.error_code IS NULL)
+       AND (p_reason IS NULL OR q.dead_reason = p_reason)
+       AND p_place IS DISTINCT FROM 'archive'
+     ORDER BY q.due_at DESC, q.id LIMIT p_limit)
     UNION ALL
-    SELECT d.queue_id, d.tenant_id, d.template_type, d.email ->> 'error_code', d.dead_reason, d.dead_at, true
-    FROM mailgres.dead_letters d
-    WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
-      AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
-      AND (p_template IS NULL OR d.template_type = p_template)
-      AND (p_code IS NULL OR coalesce(d.email ->> 'error_code', 'none') = p_code)
-      AND (p_reason IS NULL OR d.dead_reason = p_reason)
-      AND p_place IS DISTINCT FROM 'queue'
+    (SELECT d.queue_id, d.tenant_id, d.template_type, d.error_code, d.dead_reason, d.dead_at, true
+     FROM mailgres.dead_letters d
+     WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
+       AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
+       AND (p_template IS NULL OR d.template_type = p_template)
+       AND (p_code IS NULL OR d.error_code = p_code OR p_code = 'none' AND d.error_code IS NULL)
+       AND (p_reason IS NULL OR d.dead_reason = p_reason)
+       AND p_place IS DISTINCT FROM 'queue'
+     ORDER BY d.dead_at DESC, d.queue_id LIMIT p_limit)
     ORDER BY 6 DESC, 1
-    LIMIT p_limit
+    LIMIT p_limit;
+END
 $$;
 
 COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
     'Dead letters in the queue and in the archive, the newest first.';
 
 -- An email is named with the time of its death: one that was retried and died again since
--- is another dead letter, of which the caller has not seen the end.
-CREATE FUNCTION mailgres.purge_dead_letters(p_ids uuid[], p_dead_at timestamptz[]) RETURNS SETOF mailgres.done
+-- is another dead letter, of which the caller has not seen the end. Files are in no export, so
+-- letters in the queue that have some stay, unless p_with_attachments says otherwise; the
+-- archive has none.
+CREATE FUNCTION mailgres.purge_dead_letters(
+    p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
+) RETURNS SETOF mailgres.done
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_queued    uuid[];
     v_archived  uuid[];
+    v_spared    uuid[];
 BEGIN
     v_queued := ARRAY(
         SELECT q.id FROM public.email_queue q
         JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = q.id
         WHERE q.id = ANY (p_ids) AND q.status = 'failed' AND q.dead_at = x.dead_at
         ORDER BY q.id FOR UPDATE OF q SKIP LOCKED);
+    v_spared := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_queued) AND q.has_attachments AND p_with_attachments IS NOT TRUE);
+    v_queued := ARRAY(SELECT unnest(v_queued) EXCEPT SELECT unnest(v_spared));
     PERFORM mailgres.remove(v_queued);
     v_archived := ARRAY(
         SELECT d.queue_id FROM mailgres.dead_letters d
@@ -7250,6 +7301,10 @@ BEGIN
     DELETE FROM mailgres.dead_letters d WHERE d.queue_id = ANY (v_archived);
 
     RETURN QUERY SELECT DISTINCT i, NULL::text, NULL::text, NULL::text FROM unnest(v_queued || v_archived) i;
+    RETURN QUERY
+    SELECT i, 'MG027', 'it has attachments, and those are in no export',
+           'Save what is needed of them and give --with-attachments, or leave it: the archive takes it without them.'
+    FROM unnest(v_spared) i WHERE i <> ALL (v_archived);
     RETURN QUERY
     SELECT i.id,
            CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
@@ -7261,11 +7316,11 @@ BEGIN
         SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)
             OR EXISTS (SELECT FROM mailgres.dead_letters d WHERE d.queue_id = i.id) AS there
     ) x
-    WHERE i.id <> ALL (v_queued || v_archived);
+    WHERE i.id <> ALL (v_queued || v_archived || v_spared);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[]) IS
+COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[], boolean) IS
     'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';
 
 -- ---- sql/45_views/10_queue.sql

@@ -3,6 +3,7 @@ CREATE TABLE mailgres.dead_letters (
     tenant_id      text NOT NULL,
     template_type  text NOT NULL,
     dead_reason    text NOT NULL,
+    error_code     text,
     dead_at        timestamptz NOT NULL,
     archived_at    timestamptz NOT NULL DEFAULT mailgres.now(),
     expires_at     timestamptz NOT NULL,
@@ -10,6 +11,7 @@ CREATE TABLE mailgres.dead_letters (
     log            jsonb NOT NULL
 );
 
+CREATE INDEX dead_letters_newest_idx ON mailgres.dead_letters (dead_at DESC, queue_id);
 CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 
 COMMENT ON TABLE mailgres.dead_letters IS

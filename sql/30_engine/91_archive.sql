@@ -27,8 +27,8 @@ BEGIN
     END IF;
 
     INSERT INTO mailgres.dead_letters AS d
-        (queue_id, tenant_id, template_type, dead_reason, dead_at, archived_at, expires_at, email, log)
-    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.dead_at,
+        (queue_id, tenant_id, template_type, dead_reason, error_code, dead_at, archived_at, expires_at, email, log)
+    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.error_code, q.dead_at,
            mailgres.now(), mailgres.now() + s.archive_ttl,
            to_jsonb(q) || jsonb_build_object('attachments', (
                SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -42,7 +42,7 @@ BEGIN
     WHERE q.id = ANY (v_ids)
     -- Somebody put an archived email back into the queue, and it died again.
     ON CONFLICT (queue_id) DO UPDATE
-        SET dead_reason = excluded.dead_reason, dead_at = excluded.dead_at,
+        SET dead_reason = excluded.dead_reason, error_code = excluded.error_code, dead_at = excluded.dead_at,
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
             email = excluded.email, log = d.log || excluded.log;
 

@@ -23,6 +23,41 @@ $$;
 COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
     'Locks those of the given emails that nobody holds and that have one of the statuses.';
 
+-- Who may have arrived in a batch goes again with all of it: where somebody else holds one of
+-- the rest, none of it is to be had. Not waiting for the batch either, it takes its lock after
+-- those of rows.
+CREATE FUNCTION mailgres.with_whole_batches(p_taken uuid[]) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_batch  record;
+    v_all    bigint;
+    v_mine   uuid[];
+BEGIN
+    FOR v_batch IN
+        SELECT q.batch_id AS id, array_agg(q.id) AS taken
+        FROM public.email_queue q
+        WHERE q.id = ANY (p_taken) AND mailgres.is_bound(q) AND mailgres.key_protects(q)
+        GROUP BY q.batch_id
+    LOOP
+        v_all := (
+            SELECT count(*) FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL);
+        v_mine := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            ORDER BY q.id FOR UPDATE SKIP LOCKED);
+        IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+            p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
+        END IF;
+    END LOOP;
+    RETURN p_taken;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
+    'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
+
 CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
     LANGUAGE plpgsql
 AS $$
@@ -84,8 +119,7 @@ DECLARE
     v_no     mailgres.refusal;
     v_done   uuid[] := '{}';
 BEGIN
-    PERFORM mailgres.lock_batches(p_ids);
-    v_taken := mailgres.take_emails(p_ids, p_statuses);
+    v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
         v_no := mailgres.against_retry(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN

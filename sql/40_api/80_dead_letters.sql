@@ -22,7 +22,7 @@ UNION ALL
 SELECT d.queue_id, d.tenant_id, (d.email ->> 'user_id')::uuid, d.template_type,
        d.email ->> 'recipient_email', d.email -> 'payload',
        t.tries, coalesce(cardinality(t.tries), 0),
-       d.dead_reason, d.email ->> 'error_class', d.email ->> 'error_code', d.email ->> 'error_message',
+       d.dead_reason, d.email ->> 'error_class', d.error_code, d.email ->> 'error_message',
        d.email ->> 'error_detail', d.email ->> 'provider', d.email ->> 'correlation_id',
        (d.email ->> 'created_at')::timestamptz, d.dead_at, d.archived_at, d.expires_at,
        d.email

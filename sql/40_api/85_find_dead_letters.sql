@@ -11,47 +11,62 @@ CREATE FUNCTION mailgres.find_dead_letters(
     id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
     archived boolean
 )
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
-    SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
-    FROM public.email_queue q
-    WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
-      AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
-      AND (p_template IS NULL OR q.template_type = p_template)
-      AND (p_code IS NULL OR coalesce(q.error_code, 'none') = p_code)
-      AND (p_reason IS NULL OR q.dead_reason = p_reason)
-      AND p_place IS DISTINCT FROM 'archive'
+BEGIN
+    -- Planned at each call, and each half limited: the newest of a million come from an index.
+    RETURN QUERY
+    (SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+     FROM public.email_queue q
+     WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
+       AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
+       AND (p_template IS NULL OR q.template_type = p_template)
+       AND (p_code IS NULL OR q.error_code = p_code OR p_code = 'none' AND q.error_code IS NULL)
+       AND (p_reason IS NULL OR q.dead_reason = p_reason)
+       AND p_place IS DISTINCT FROM 'archive'
+     ORDER BY q.due_at DESC, q.id LIMIT p_limit)
     UNION ALL
-    SELECT d.queue_id, d.tenant_id, d.template_type, d.email ->> 'error_code', d.dead_reason, d.dead_at, true
-    FROM mailgres.dead_letters d
-    WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
-      AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
-      AND (p_template IS NULL OR d.template_type = p_template)
-      AND (p_code IS NULL OR coalesce(d.email ->> 'error_code', 'none') = p_code)
-      AND (p_reason IS NULL OR d.dead_reason = p_reason)
-      AND p_place IS DISTINCT FROM 'queue'
+    (SELECT d.queue_id, d.tenant_id, d.template_type, d.error_code, d.dead_reason, d.dead_at, true
+     FROM mailgres.dead_letters d
+     WHERE d.dead_at >= coalesce(p_since, '-infinity') AND d.dead_at < coalesce(p_until, 'infinity')
+       AND (p_tenant IS NULL OR d.tenant_id = p_tenant)
+       AND (p_template IS NULL OR d.template_type = p_template)
+       AND (p_code IS NULL OR d.error_code = p_code OR p_code = 'none' AND d.error_code IS NULL)
+       AND (p_reason IS NULL OR d.dead_reason = p_reason)
+       AND p_place IS DISTINCT FROM 'queue'
+     ORDER BY d.dead_at DESC, d.queue_id LIMIT p_limit)
     ORDER BY 6 DESC, 1
-    LIMIT p_limit
+    LIMIT p_limit;
+END
 $$;
 
 COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
     'Dead letters in the queue and in the archive, the newest first.';
 
 -- An email is named with the time of its death: one that was retried and died again since
--- is another dead letter, of which the caller has not seen the end.
-CREATE FUNCTION mailgres.purge_dead_letters(p_ids uuid[], p_dead_at timestamptz[]) RETURNS SETOF mailgres.done
+-- is another dead letter, of which the caller has not seen the end. Files are in no export, so
+-- letters in the queue that have some stay, unless p_with_attachments says otherwise; the
+-- archive has none.
+CREATE FUNCTION mailgres.purge_dead_letters(
+    p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
+) RETURNS SETOF mailgres.done
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_queued    uuid[];
     v_archived  uuid[];
+    v_spared    uuid[];
 BEGIN
     v_queued := ARRAY(
         SELECT q.id FROM public.email_queue q
         JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = q.id
         WHERE q.id = ANY (p_ids) AND q.status = 'failed' AND q.dead_at = x.dead_at
         ORDER BY q.id FOR UPDATE OF q SKIP LOCKED);
+    v_spared := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_queued) AND q.has_attachments AND p_with_attachments IS NOT TRUE);
+    v_queued := ARRAY(SELECT unnest(v_queued) EXCEPT SELECT unnest(v_spared));
     PERFORM mailgres.remove(v_queued);
     v_archived := ARRAY(
         SELECT d.queue_id FROM mailgres.dead_letters d
@@ -61,6 +76,10 @@ BEGIN
     DELETE FROM mailgres.dead_letters d WHERE d.queue_id = ANY (v_archived);
 
     RETURN QUERY SELECT DISTINCT i, NULL::text, NULL::text, NULL::text FROM unnest(v_queued || v_archived) i;
+    RETURN QUERY
+    SELECT i, 'MG027', 'it has attachments, and those are in no export',
+           'Save what is needed of them and give --with-attachments, or leave it: the archive takes it without them.'
+    FROM unnest(v_spared) i WHERE i <> ALL (v_archived);
     RETURN QUERY
     SELECT i.id,
            CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
@@ -72,9 +91,9 @@ BEGIN
         SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)
             OR EXISTS (SELECT FROM mailgres.dead_letters d WHERE d.queue_id = i.id) AS there
     ) x
-    WHERE i.id <> ALL (v_queued || v_archived);
+    WHERE i.id <> ALL (v_queued || v_archived || v_spared);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[]) IS
+COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[], boolean) IS
     'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';

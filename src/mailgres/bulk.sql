@@ -27,4 +27,4 @@ SELECT * FROM mailgres.cancel_emails(%(ids)s, %(because)s, %(statuses)s::text[])
 SELECT * FROM mailgres.reschedule_emails(%(ids)s, %(to)s, %(statuses)s::text[])
 
 -- purge --
-SELECT * FROM mailgres.purge_dead_letters(%(ids)s, %(dead_at)s)
+SELECT * FROM mailgres.purge_dead_letters(%(ids)s, %(dead_at)s, %(with_attachments)s)

@@ -33,7 +33,8 @@ MailgresError
 │   ├── OutcomeUncertain
 │   ├── MayDeliverTwice
 │   ├── UnknownEvent
-│   └── ChangedMeanwhile
+│   ├── ChangedMeanwhile
+│   └── HasAttachments
 ├── ReportRefused
 │   ├── LeaseLost
 │   ├── OutcomeNotUnderstood
@@ -326,6 +327,16 @@ class ChangedMeanwhile(ActionRefused):
 
     sqlstate = "MG026"
     default_hint = "Look at it again, and repeat what is still to be done."
+
+
+class HasAttachments(ActionRefused):
+    """The dead letter has attachments, and those are in no export.
+
+    The database does not raise it: `mailgres.purge_dead_letters` returns it for one among many.
+    """
+
+    sqlstate = "MG027"
+    default_hint = "Save what is needed of them, then purge it with its attachments."
 
 
 class ReportRefused(MailgresError):

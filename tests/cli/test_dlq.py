@@ -164,6 +164,19 @@ def test_export_then_purge(
     assert "needs a file" in mailgres.misused("dlq", "export", "-", "--purge")
 
 
+def test_attachments_are_not_purged_unasked(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
+    queue_id, path = dead(queue), tmp_path / "a.csv"
+    queue.run("UPDATE email_queue SET has_attachments = true")
+    lines = mailgres("dlq", "export", str(path), "--purge", "--yes").splitlines()
+    assert lines[1] == "Purged 0 of 1 dead letter."
+    assert lines[2] == "Skipped 1: it has attachments, and those are in no export (MG027)"
+    assert ids_in(queue) == {queue_id}
+    order = ("dlq", "purge", "--exported", str(path), "--with-attachments", "--yes")
+    assert mailgres(*order) == "Purged 1 of 1 dead letter.\n"
+
+
 def test_one_that_died_twice(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     """It is in the archive, was put back into the queue, and died there again."""
     clock = Clock(queue.conn)

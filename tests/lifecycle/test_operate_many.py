@@ -171,6 +171,75 @@ def test_nobody_is_waited_for(committed: Queue, connect: Connect) -> None:
     assert retry(committed, held) == {held: None}
 
 
+def test_nobody_is_waited_for_who_holds_the_rest_of_a_batch(
+    committed: Queue, connect: Connect
+) -> None:
+    committed.use_provider(WITH_KEYS)
+    first, second, held = batch_of(committed, 3)
+    free = dead_by_hand(committed)
+    other = connect(autocommit=False)
+    other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [held])
+    committed.run("SET lock_timeout = '1ms'")
+    said = retry(committed, first, second, free)
+    assert said == {first: "MG026", second: "MG026", free: None}
+    assert committed.email(first).status == "failed"
+    other.rollback()
+    batch = committed.email(first).batch_id
+    other.execute("SELECT mailgres.have_batch(%s)", [batch])
+    assert retry(committed, first) == {first: "MG026"}, "nor for who has the batch"
+    other.rollback()
+    assert retry(committed, first) == dict.fromkeys((first, second, held))
+
+
+def dead_by_hand(queue: Queue) -> UUID:
+    queue_id = queue.enqueue(HOLD)
+    queue.run(
+        "UPDATE email_queue SET status = 'failed', dead_at = mailgres.now(),"
+        " dead_reason = 'permanent', error_message = 'no' WHERE id = %s",
+        queue_id,
+    )
+    return queue_id
+
+
+@pytest.mark.usefixtures("clock")
+def test_purge_spares_attachments(queue: Queue) -> None:
+    with_file, plain = dead_by_hand(queue), dead_by_hand(queue)
+    queue.run("UPDATE email_queue SET has_attachments = true WHERE id = %s", with_file)
+    ids = [with_file, plain]
+    died = [queue.email(key).dead_at for key in ids]
+    assert told(queue, PURGE, ids, died) == {with_file: "MG027", plain: None}
+    assert queue.email(with_file).status == "failed"
+    too = "SELECT * FROM mailgres.purge_dead_letters(%s, %s, true)"
+    assert told(queue, too, ids, died) == {with_file: None, plain: "MG020"}
+
+
+ARCHIVE = """
+    INSERT INTO mailgres.dead_letters (queue_id, tenant_id, template_type, dead_reason, error_code,
+                                       dead_at, expires_at, email, log)
+    SELECT gen_random_uuid(), 'default', 'x', 'permanent', '550', now() - n * interval '1 minute',
+           now() + interval '90 days', jsonb_build_object('payload', repeat('x', 500)), '[]'
+    FROM generate_series(1, 20000) n
+"""
+READ = """
+    SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+    FROM pg_stat_xact_user_tables WHERE relid = 'mailgres.dead_letters'::regclass
+"""
+
+
+@pytest.mark.parametrize("code", [None, "550"])
+def test_the_newest_are_found_without_reading_the_archive(queue: Queue, code: str | None) -> None:
+    find = "SELECT id FROM mailgres.find_dead_letters(p_code => %s, p_limit => 50)"
+    queue.run(ARCHIVE)
+    queue.run("ANALYZE mailgres.dead_letters")
+    with queue.conn.transaction():
+        before = queue.value(READ)
+        found = [row.id for row in queue.rows(find, code)]
+        # Planning looks at both ends of the index.
+        assert queue.value(READ) - before < 60
+    newest = "SELECT queue_id FROM mailgres.dead_letters ORDER BY dead_at DESC LIMIT 50"
+    assert found == [row.queue_id for row in queue.rows(newest)]
+
+
 @pytest.mark.parametrize("archived", [False, True])
 def test_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
     first, again, alive = dead(queue), dead(queue), queue.enqueue()

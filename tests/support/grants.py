@@ -140,7 +140,7 @@ INTERNAL: Final = {
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
         retry_delay room_at room_for secure send_alert set_aside set_bucket set_circuit share_of
         suppress_reported take_emails take_tokens tenant_room tokens_of used wait_for wake
-        wants_probe with_settings without_addresses
+        wants_probe with_settings with_whole_batches without_addresses
         """
     )
     | _OF_ALERTS

@@ -104,6 +104,7 @@ class Job:
             if told is None:
                 continue  # it took too long: in smaller chunks
             at += len(chunk)
+            self.chunk = min(self.chunk * 2, CHUNK)
             for key, *refusal in told:
                 if refusal[0] is None:
                     report.done += 1

@@ -77,6 +77,13 @@ _place = click.option(
 )
 
 
+_with_attachments = click.option(
+    "--with-attachments",
+    is_flag=True,
+    help="Also delete letters in the queue that have attachments, which no export holds.",
+)
+
+
 @dlq.command("list")
 @_filter_options
 @_place
@@ -242,6 +249,7 @@ def stats(
 @click.option(
     "--purge", "then_purge", is_flag=True, help="Then delete what is in FILE, and only that."
 )
+@_with_attachments
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before deleting.")
 @database_url_option
 def export(
@@ -251,13 +259,14 @@ def export(
     place: str | None,
     force: bool,
     then_purge: bool,
+    with_attachments: bool,
     yes: bool,
     database_url: str | None,
 ) -> None:
     """Write dead letters to FILE with all that is known of them: .jsonl or .csv, also with .gz.
 
     Only its owner can read FILE, and it appears when all is written. - prints JSON Lines. The
-    content of attachments is not in it.
+    content of attachments is not in it, so --purge leaves letters in the queue that have some.
 
     \b
     Examples:
@@ -284,32 +293,38 @@ def export(
     if file != files.STANDARD:
         click.echo(f"{_PURGE.count(count)} {'is' if count == 1 else 'are'} in {file}.")
     if keys is not None:
-        _purge(database_url, keys, f"all that is in {file}", manner)
+        _purge(database_url, keys, file, manner, with_attachments=with_attachments)
 
 
 @dlq.command()
 @click.option("--exported", "file", metavar="FILE", required=True, help="What `export` wrote.")
+@_with_attachments
 @manner_options
 @database_url_option
-def purge(*, file: str, manner: Manner, database_url: str | None) -> None:
+def purge(*, file: str, with_attachments: bool, manner: Manner, database_url: str | None) -> None:
     """Delete dead letters that were exported, in the queue and in the archive.
 
     Nothing else is deleted: not what died later, nor one that was retried and died again since.
-    FILE is read to its end first, and has to be whole.
+    FILE is read to its end first, and has to be whole. Attachments are in no export: letters in
+    the queue that have some are skipped, unless --with-attachments is given.
 
     \b
     Example:
       mailgres dlq purge --exported dead-2026-11.jsonl.gz
     """
     keys = exported.read(file, files.kind_of(file, files.JSON_LINES, files.CSV))
-    _purge(database_url, keys, f"all that is in {file}", manner)
+    _purge(database_url, keys, file, manner, with_attachments=with_attachments)
 
 
-def _purge(database_url: str | None, keys: Keys, about: str, manner: Manner) -> None:
+def _purge(
+    database_url: str | None, keys: Keys, file: str, manner: Manner, *, with_attachments: bool
+) -> None:
+    files_too = "with their attachments" if with_attachments else "except those with attachments"
+    order: dict[str, object] = {"with_attachments": with_attachments}
     with bulk.connected(database_url) as connection:
         if keys:
-            agree(connection, keys, _PURGE, about, manner)
-        perform(bulk.Job(connection, "purge", {}, dry_run=manner.dry_run), keys, _PURGE, manner)
+            agree(connection, keys, _PURGE, f"all that is in {file}, {files_too}", manner)
+        perform(bulk.Job(connection, "purge", order, dry_run=manner.dry_run), keys, _PURGE, manner)
 
 
 def _names(chosen: dict[str, Any]) -> Filter:
