@@ -105,7 +105,8 @@ def test_a_real_pg_cron_does_the_upkeep(server_url: str, operator_url: str) -> N
     ):
         operator.execute("SET mailgres.alert_email = 'ops@example.com'")
         operator.execute(read("pg_cron", "janitors.sql").encode())
-        jobs = {f"mailgres-{one.name}" for one in JANITORS.values() if one.locked}
+        jobs = set(re.findall(r"mailgres-\w+", read("pg_cron", "janitors.sql")))
+        jobs -= {"mailgres-history"}  # by night
         put_something_to_do(admin)
         runs = wait_for(operator, jobs)
         assert {

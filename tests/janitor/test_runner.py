@@ -121,11 +121,17 @@ def webhook(house: House) -> Callable[[], bool]:
     return lambda: house.rows("SELECT id FROM mailgres.news WHERE body = '{}'") == []
 
 
+def deaths(house: House) -> Callable[[], object]:
+    house.enqueue()
+    house.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
+    return lambda: not house.value("SELECT count(*) FROM mailgres.deaths")
+
+
 DUTIES = {
     duty.__name__: duty
     for duty in (
         *(rollups, depth, trim, heartbeat, promote, reap, expire, archive, purge, retention),
-        *(forget, tell, alerts, webhook),
+        *(forget, deaths, tell, alerts, webhook),
     )
 }
 
