@@ -10,7 +10,7 @@ import pytest
 from alembic import op
 from click.testing import CliRunner, Result
 
-from mailgres import __version__, migrate
+from mailgres import migrate
 from mailgres.cli import main
 from support.postgres import run_script
 from support.schema import objects
@@ -28,10 +28,6 @@ def two_lines(result: Result) -> tuple[str, str]:
     assert what.startswith("Error: ")
     assert hint.startswith("Hint: ")
     return what, hint
-
-
-def test_version() -> None:
-    assert run("--version").output == f"mailgres, version {__version__}\n"
 
 
 def test_help_shows_examples() -> None:

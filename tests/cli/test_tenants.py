@@ -100,7 +100,7 @@ TABLES = (
 
 
 def state(queue: Queue) -> list[object]:
-    return [queue.rows(f"SELECT * FROM {table} ORDER BY 1") for table in TABLES]
+    return [queue.rows(f"SELECT t::text FROM {table} t ORDER BY 1") for table in TABLES]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=" ".join)
