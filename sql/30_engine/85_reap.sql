@@ -5,12 +5,53 @@
 -- After a restart of the database nothing is reaped for the length of the lease,
 -- so that workers that live can report first.
 
+-- A batch comes back whole or not at all: the worker whose call takes long may still tell of
+-- those that were left to it, and the others could never be repeated as they were. All of a
+-- batch has one lease, so the rest is found by the time at which that ends.
+CREATE FUNCTION mailgres.rest_of_batches(INOUT p_ids uuid[], OUT p_held uuid[])
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_batches  uuid[];
+    v_ends     timestamptz[];
+BEGIN
+    SELECT array_agg(DISTINCT q.batch_id), array_agg(DISTINCT q.due_at) INTO v_batches, v_ends
+    FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.batch_id IS NOT NULL;
+    p_ids := p_ids || ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at = ANY (v_ends) AND q.batch_id = ANY (v_batches)
+          AND q.id <> ALL (p_ids)
+        FOR UPDATE SKIP LOCKED);
+    p_held := ARRAY(
+        SELECT DISTINCT q.batch_id FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at = ANY (v_ends) AND q.batch_id = ANY (v_batches)
+          AND q.id <> ALL (p_ids));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.rest_of_batches(uuid[]) IS
+    'Adds the rest of their batches to emails whose lease has ended; p_held: batches of which somebody has a part at this moment, to tell how it ended.';
+
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_count int;
+    v_ids    uuid[];
+    v_held   uuid[];
+    v_count  int;
 BEGIN
+    v_ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at <= mailgres.now()
+          AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    PERFORM FROM public.email_queue q WHERE q.id = ANY (v_ids) AND q.batch_id IS NOT NULL LIMIT 1;
+    IF FOUND THEN
+        SELECT * INTO v_ids, v_held FROM mailgres.rest_of_batches(v_ids);
+    END IF;
+
     WITH lost AS MATERIALIZED (
         SELECT q.id,
                q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
@@ -20,11 +61,7 @@ BEGIN
         FROM public.email_queue q
         LEFT JOIN mailgres.providers p ON p.name = q.provider
         LEFT JOIN public.email_templates t ON t.template_type = q.template_type
-        WHERE q.status = 'sending' AND q.due_at <= mailgres.now()
-          AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now()
-        ORDER BY q.due_at
-        LIMIT p_limit
-        FOR UPDATE OF q SKIP LOCKED
+        WHERE q.id = ANY (v_ids) AND (q.batch_id IS NULL OR v_held IS NULL OR q.batch_id <> ALL (v_held))
     ), judged AS (
         SELECT l.*, l.losses >= s.max_lease_losses AS crashed
         FROM lost l CROSS JOIN mailgres.settings s
@@ -45,7 +82,7 @@ BEGIN
             ELSE q.error_message END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     FROM judged j
-    WHERE q.id = j.id;
+    WHERE q.id = j.id AND q.id = ANY (v_ids);  -- said again for the plan
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
 END

@@ -196,3 +196,18 @@ def test_one_of_a_batch_that_comes_back_meanwhile_was_not_settled(
         at_once([partial(look, back), partial(teller.tell, [away], "ambiguous", batch_size=2)])
         assert committed.statuses() == {"pending": 2}
         committed.run("DELETE FROM email_queue")
+
+
+def test_a_batch_of_which_somebody_tells_at_this_moment_is_left_to_him(
+    committed: Stage, frozen: Clock, connect: Connect
+) -> None:
+    """Its lease has ended; taken back in part, it could never be repeated as it was."""
+    committed.add("batches", batch=100)
+    committed.lead("batches")
+    committed.put(30)
+    late = committed.claim(limit=30)
+    frozen.forward(60 * MINUTE)
+    with connect(autocommit=False) as telling:
+        telling.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (late[3].id,))
+        assert committed.value("SELECT mailgres.reap()") == 0
+    assert committed.value("SELECT mailgres.reap()") == 30
