@@ -187,7 +187,7 @@ PLAIN = [
     (r"    -- How long after the try before.*?END IF;\n", ""),
     (r"    -- One that bounced is no longer.*?END IF;\n", ""),
     (r"    WITH logged AS \(\n", ""),
-    (r"\s+RETURNING event, attempt.*?GROUP BY 2, 3, 4, 5, 6, 7, 8;", ";"),
+    (r"\s+RETURNING id, queue_id.*?GROUP BY 2, 3, 4, 5, 6, 7, 8;", ";"),
     (r"    -- A settled email is taken out.*?<> 0;\n", ""),
 ]
 

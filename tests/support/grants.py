@@ -138,7 +138,8 @@ INTERNAL: Final = {
         pick_of plan_calls
         provider_for quota_left read_filter record record_import record_removal record_truncate
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
-        rest_of_batches retry_delay room_at room_for secure send_alert set_aside set_bucket set_circuit share_of
+        rest_of_batches retry_delay room_at room_for secure send_alert set_aside set_bucket
+        set_circuit share_of
         suppress_reported take_emails take_tokens tenant_room tokens_of used wait_for wake
         wants_probe with_settings with_whole_batches without_addresses
         """

@@ -58,7 +58,7 @@ def test_threads_share_a_statement() -> None:
 
 def test_what_the_database_raises_everybody_gets() -> None:
     class Away:
-        def begin(self, _emails: Iterable[Email]) -> set[Claim]:
+        def begin(self, _emails: Iterable[Email], *, checked: bool) -> set[Claim]:  # noqa: ARG002
             raise psycopg.OperationalError("away")
 
     with pytest.raises(psycopg.OperationalError):
