@@ -237,11 +237,11 @@ def test_a_bug_of_our_own_and_an_outage(bench: Bench, monkeypatch: pytest.Monkey
     with bench.here(provider, renderer=Narrow) as worker:
         begin, begun = worker.store.begin, []
 
-        def begin_thrice(emails: Iterable[Email]) -> set[Claim]:
+        def begin_thrice(emails: Iterable[Email], *, checked: bool) -> set[Claim]:
             begun.append(emails)
             if len(begun) == 3:
                 raise psycopg.OperationalError("away")
-            return begin(emails)
+            return begin(emails, checked=checked)
 
         monkeypatch.setattr(worker.store, "begin", begin_thrice)
         assert worker.drain().sent == 5
