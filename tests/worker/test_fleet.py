@@ -15,8 +15,9 @@ from worker.bench import DEADLINE, Bench, Process, until
 
 SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 BLOCKED = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
+    SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND NOT l.granted
+      AND l.relation = 'mailgres.captured'::regclass
 """
 BOTH = ("worker", "--processes", "2")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for the children in /proc")
