@@ -6,9 +6,12 @@ cancelled, one of the last day waits, the others were sent, every eleventh after
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import psycopg
 
 DAYS = 30
@@ -53,8 +56,9 @@ FILL = """
 """
 
 
-def fill(conn: psycopg.Connection, emails: int) -> None:
-    """Fill the queue quickly: without triggers, and with its indexes made afterwards."""
+@contextmanager
+def in_bulk(conn: psycopg.Connection) -> Iterator[None]:
+    """Let the queue be filled quickly: without triggers, and with its indexes made afterwards."""
     keys = conn.execute(KEYS).fetchall()
     indexes = conn.execute(INDEXES).fetchall()
     conn.execute("SET session_replication_role = replica")
@@ -64,10 +68,16 @@ def fill(conn: psycopg.Connection, emails: int) -> None:
         conn.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
     for name, _ in indexes:
         conn.execute(f"DROP INDEX {name}")
-    conn.execute(FILL.format(emails=emails, days=DAYS))
+    yield
     for table, name, definition in keys:
         conn.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
     for _, create in indexes:
         conn.execute(create)
     conn.execute("RESET ALL")
+
+
+def fill(conn: psycopg.Connection, emails: int) -> None:
+    """Fill the queue."""
+    with in_bulk(conn):
+        conn.execute(FILL.format(emails=emails, days=DAYS))
     conn.execute("VACUUM (ANALYZE) email_queue")

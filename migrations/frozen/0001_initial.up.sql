@@ -2387,10 +2387,6 @@ BEGIN
         END IF;
     END IF;
 
-    PERFORM FROM mailgres.buckets LIMIT 1;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
     FOR v_used IN
         WITH used AS MATERIALIZED (  -- once, however many providers there are
             SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
@@ -2456,19 +2452,23 @@ COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
     'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
+-- p_counted: there are limits or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
-    p_calls int
+    p_calls int, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_token  constant uuid := gen_random_uuid();
-    v_keyed  constant text[] := ARRAY(SELECT p.name FROM mailgres.providers p WHERE p.idempotent);
+    v_keyed  text[];
+    v_batch  int;     -- how many the first provider takes in a fixed batch; null: it takes none
     v_ids    uuid[] := p_ids;
-    v_first  mailgres.providers;
     v_plan   mailgres.call_plan;
 BEGIN
+    SELECT array_agg(p.name) FILTER (WHERE p.idempotent),
+           max(p.batch_size) FILTER (WHERE p.fixed_batches AND p.name = p_route.providers[1])
+    INTO v_keyed, v_batch FROM mailgres.providers p;
     PERFORM FROM public.email_queue q
     WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL LIMIT 1;
     IF FOUND THEN
@@ -2485,9 +2485,8 @@ BEGIN
     IF cardinality(p_route.providers) > 1 THEN
         v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
     END IF;
-    SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
-    IF v_first.fixed_batches THEN
-        v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
+    IF v_batch IS NOT NULL THEN
+        v_plan := mailgres.plan_calls(v_plan.ids, v_batch, p_calls, p_route.providers);
     END IF;
 
     RETURN QUERY
@@ -2513,11 +2512,13 @@ BEGIN
     FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
     WHERE q.id = c.id
     RETURNING q.*;
-    PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
+    IF p_counted THEN
+        PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
+    END IF;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
@@ -2602,8 +2603,10 @@ BEGIN
 
     SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'pending' AND q.due_at <= mailgres.now()),
            EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at <= mailgres.now()),
-           EXISTS (SELECT FROM public.email_queue q WHERE q.ready)
-    INTO v_due, v_lost, v_ready;
+           EXISTS (SELECT FROM public.email_queue q WHERE q.ready),
+           EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
+               SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0)
+    INTO v_due, v_lost, v_ready, v_limited;
     IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
@@ -2623,8 +2626,6 @@ BEGIN
     END IF;
 
     v_before := v_slot;
-    v_limited := EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
-        SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0);
     IF v_limited THEN
         PERFORM mailgres.lock_limits(v_routes);
     END IF;
@@ -2651,7 +2652,7 @@ BEGIN
             CONTINUE;
         END IF;
         RETURN QUERY SELECT * FROM mailgres.lease(
-            v_ids, p_worker, p_lease, p_providers, v_route, v_calls);
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);
@@ -4560,8 +4561,39 @@ RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - gr
 
 COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
 
--- Who has emails that are ready, and since when: a step of the index for each tenant and
--- priority, whatever they have. No more than 5,000 of them.
+-- Since when the oldest email of each tenant is due: as counted lately, if all were counted.
+-- Else those that are ready, by a step of the index for each tenant and priority, whatever they
+-- have, and no more than 5,000 of them: slow only while an old transaction keeps vacuum from it.
+CREATE FUNCTION mailgres.oldest_waiting() RETURNS TABLE (route text, tenant_id text, oldest timestamptz)
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until AND NOT d.capped) THEN
+        RETURN QUERY SELECT d.route, d.tenant_id, d.oldest_due FROM mailgres.depth_by_tenant d WHERE d.due > 0;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH RECURSIVE walk AS (
+        (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
+         FROM public.email_queue q WHERE q.ready
+         ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
+        UNION ALL
+        SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
+        FROM walk w
+        CROSS JOIN LATERAL (
+            SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
+            FROM public.email_queue q
+            WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
+            ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
+        WHERE w.step < 5000
+    )
+    SELECT w.route::text, w.tenant_id::text, min(w.next_retry_at) FROM walk w GROUP BY w.route, w.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.oldest_waiting() IS
+    'Since when the oldest email of each route and tenant is due.';
+
 CREATE TYPE mailgres.waiting_tenant AS (
     tenant_id  text,
     oldest     timestamptz,
@@ -4569,35 +4601,27 @@ CREATE TYPE mailgres.waiting_tenant AS (
 );
 
 CREATE FUNCTION mailgres.waiting_tenants() RETURNS mailgres.waiting_tenant[]
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN ARRAY(
-        WITH RECURSIVE walk AS (
-            (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
-             FROM public.email_queue q WHERE q.ready
-             ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
-            UNION ALL
-            SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
-            FROM walk w
-            CROSS JOIN LATERAL (
-                SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
-                FROM public.email_queue q
-                WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
-                ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
-            WHERE w.step < 5000
-        )
-        SELECT ROW(w.tenant_id, min(w.next_retry_at),
+        SELECT ROW(w.tenant_id, w.oldest,
                    t.paused_at IS NULL AND NOT s.paused AND cardinality(s.open) > 0)::mailgres.waiting_tenant
-        FROM walk w
+        FROM mailgres.oldest_waiting() w
         JOIN mailgres.route_states() s ON s.route = w.route
-        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id
-        GROUP BY w.tenant_id, t.paused_at, s.paused, s.open);
+        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.waiting_tenants() IS
-    'Tenants with emails that are ready, since when the oldest of each is, and whether it could be taken.';
+    'Tenants with emails that are due, since when the oldest of each is, and whether it could be taken.';
+
+-- What is counted one by one is counted no further than any rule asks, or 10,000.
+CREATE FUNCTION mailgres.most_counted() RETURNS int
+    LANGUAGE sql STABLE
+RETURN (SELECT least(greatest(max(r.threshold), 10000), 1000000)::int + 1 FROM mailgres.alert_rules r);
+
+COMMENT ON FUNCTION mailgres.most_counted() IS 'How far emails are counted for alerts.';
 
 -- The last that was seen of anybody who takes emails; of processors without a heartbeat
 -- only whether they took any within so many minutes.
@@ -4649,8 +4673,8 @@ CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figur
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_most     constant int := 10000;
     c_look     constant int := 2000;
+    v_most     constant int := mailgres.most_counted();
     v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
     v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
     v_oldest   timestamptz;  -- of all that are due
@@ -4668,10 +4692,10 @@ BEGIN
 
     IF v_oldest <= mailgres.now() - mailgres.alert_window('backlog') THEN
         RETURN QUERY SELECT 'backlog', '', (
-            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT c_most) x)
+            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT v_most) x)
             + (SELECT count(*) FROM (
                 SELECT q.ready FROM public.email_queue q
-                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT c_most) x WHERE NOT x.ready)
+                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT v_most) x WHERE NOT x.ready)
             )::double precision, NULL::bigint, v_oldest + mailgres.alert_window('backlog');
     END IF;
     IF mailgres.minutes(v_open) > v_limit THEN
@@ -4685,16 +4709,14 @@ $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
 
--- None counts further than 10,001.
 CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_most  constant int := 10001;
+    v_most  constant int := mailgres.most_counted();
     v_dead  double precision;
 BEGIN
-    SELECT count(*) INTO v_dead FROM (
-        SELECT FROM public.email_queue q WHERE q.status = 'failed' AND q.due_at IS NOT NULL LIMIT c_most) x;
+    SELECT coalesce(sum(d.emails), 0) INTO v_dead FROM mailgres.counted_dead d;
     RETURN QUERY SELECT r.name, '', v_dead, NULL::bigint, NULL::timestamptz
     FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
 
@@ -4703,12 +4725,12 @@ BEGIN
     FROM (
         SELECT q.leased_at FROM public.email_queue q
         WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT c_most) x;
+          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT v_most) x;
 
     RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
     FROM (
         SELECT q.tenant_id, q.parked_since FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT c_most) x
+        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT v_most) x
     GROUP BY 2;
 END
 $$;
@@ -7209,7 +7231,8 @@ COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) I
 -- ---- sql/40_api/80_dead_letters.sql
 
 -- Dead letters for people: those in the queue and those in the archive, alike. Who reads
--- it needs to be allowed to read the tables below.
+-- it needs to be allowed to read the tables below. A try that a processor reports without having
+-- claimed the email is one all the same.
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
@@ -7225,7 +7248,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS tries
     FROM public.email_logs l
     WHERE l.queue_id = q.id
-      AND (l.event = 'retry' OR l.event <> 'given_back' AND l.claimed_at IS NOT NULL)
+      AND (l.event = 'retry' OR l.dead_reason = 'exhausted'
+           OR l.event <> 'given_back' AND l.claimed_at IS NOT NULL)
 ) t
 WHERE q.status = 'failed' AND q.due_at IS NOT NULL
 UNION ALL
@@ -7240,7 +7264,8 @@ FROM mailgres.dead_letters d
 CROSS JOIN LATERAL (
     SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS tries
     FROM jsonb_array_elements(d.log) WITH ORDINALITY x(l, n)
-    WHERE l ->> 'event' = 'retry' OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
+    WHERE l ->> 'event' = 'retry' OR l ->> 'dead_reason' = 'exhausted'
+       OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
 ) t;
 
 COMMENT ON VIEW public.email_dead_letters IS

@@ -45,10 +45,6 @@ BEGIN
         END IF;
     END IF;
 
-    PERFORM FROM mailgres.buckets LIMIT 1;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
     FOR v_used IN
         WITH used AS MATERIALIZED (  -- once, however many providers there are
             SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
@@ -114,19 +110,23 @@ COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
     'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
+-- p_counted: there are limits or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
-    p_calls int
+    p_calls int, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_token  constant uuid := gen_random_uuid();
-    v_keyed  constant text[] := ARRAY(SELECT p.name FROM mailgres.providers p WHERE p.idempotent);
+    v_keyed  text[];
+    v_batch  int;     -- how many the first provider takes in a fixed batch; null: it takes none
     v_ids    uuid[] := p_ids;
-    v_first  mailgres.providers;
     v_plan   mailgres.call_plan;
 BEGIN
+    SELECT array_agg(p.name) FILTER (WHERE p.idempotent),
+           max(p.batch_size) FILTER (WHERE p.fixed_batches AND p.name = p_route.providers[1])
+    INTO v_keyed, v_batch FROM mailgres.providers p;
     PERFORM FROM public.email_queue q
     WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL LIMIT 1;
     IF FOUND THEN
@@ -143,9 +143,8 @@ BEGIN
     IF cardinality(p_route.providers) > 1 THEN
         v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
     END IF;
-    SELECT * INTO v_first FROM mailgres.providers p WHERE p.name = p_route.providers[1];
-    IF v_first.fixed_batches THEN
-        v_plan := mailgres.plan_calls(v_plan.ids, v_first.batch_size, p_calls, p_route.providers);
+    IF v_batch IS NOT NULL THEN
+        v_plan := mailgres.plan_calls(v_plan.ids, v_batch, p_calls, p_route.providers);
     END IF;
 
     RETURN QUERY
@@ -171,11 +170,13 @@ BEGIN
     FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
     WHERE q.id = c.id
     RETURNING q.*;
-    PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
+    IF p_counted THEN
+        PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
+    END IF;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
@@ -260,8 +261,10 @@ BEGIN
 
     SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'pending' AND q.due_at <= mailgres.now()),
            EXISTS (SELECT FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at <= mailgres.now()),
-           EXISTS (SELECT FROM public.email_queue q WHERE q.ready)
-    INTO v_due, v_lost, v_ready;
+           EXISTS (SELECT FROM public.email_queue q WHERE q.ready),
+           EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
+               SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0)
+    INTO v_due, v_lost, v_ready, v_limited;
     IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
@@ -281,8 +284,6 @@ BEGIN
     END IF;
 
     v_before := v_slot;
-    v_limited := EXISTS (SELECT FROM mailgres.buckets) OR EXISTS (
-        SELECT FROM mailgres.providers p WHERE num_nonnulls(p.daily_quota, p.monthly_quota) > 0);
     IF v_limited THEN
         PERFORM mailgres.lock_limits(v_routes);
     END IF;
@@ -309,7 +310,7 @@ BEGIN
             CONTINUE;
         END IF;
         RETURN QUERY SELECT * FROM mailgres.lease(
-            v_ids, p_worker, p_lease, p_providers, v_route, v_calls);
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);

@@ -23,8 +23,39 @@ RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - gr
 
 COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
 
--- Who has emails that are ready, and since when: a step of the index for each tenant and
--- priority, whatever they have. No more than 5,000 of them.
+-- Since when the oldest email of each tenant is due: as counted lately, if all were counted.
+-- Else those that are ready, by a step of the index for each tenant and priority, whatever they
+-- have, and no more than 5,000 of them: slow only while an old transaction keeps vacuum from it.
+CREATE FUNCTION mailgres.oldest_waiting() RETURNS TABLE (route text, tenant_id text, oldest timestamptz)
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until AND NOT d.capped) THEN
+        RETURN QUERY SELECT d.route, d.tenant_id, d.oldest_due FROM mailgres.depth_by_tenant d WHERE d.due > 0;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH RECURSIVE walk AS (
+        (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
+         FROM public.email_queue q WHERE q.ready
+         ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
+        UNION ALL
+        SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
+        FROM walk w
+        CROSS JOIN LATERAL (
+            SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
+            FROM public.email_queue q
+            WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
+            ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
+        WHERE w.step < 5000
+    )
+    SELECT w.route::text, w.tenant_id::text, min(w.next_retry_at) FROM walk w GROUP BY w.route, w.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.oldest_waiting() IS
+    'Since when the oldest email of each route and tenant is due.';
+
 CREATE TYPE mailgres.waiting_tenant AS (
     tenant_id  text,
     oldest     timestamptz,
@@ -32,35 +63,27 @@ CREATE TYPE mailgres.waiting_tenant AS (
 );
 
 CREATE FUNCTION mailgres.waiting_tenants() RETURNS mailgres.waiting_tenant[]
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN ARRAY(
-        WITH RECURSIVE walk AS (
-            (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
-             FROM public.email_queue q WHERE q.ready
-             ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
-            UNION ALL
-            SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
-            FROM walk w
-            CROSS JOIN LATERAL (
-                SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
-                FROM public.email_queue q
-                WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
-                ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
-            WHERE w.step < 5000
-        )
-        SELECT ROW(w.tenant_id, min(w.next_retry_at),
+        SELECT ROW(w.tenant_id, w.oldest,
                    t.paused_at IS NULL AND NOT s.paused AND cardinality(s.open) > 0)::mailgres.waiting_tenant
-        FROM walk w
+        FROM mailgres.oldest_waiting() w
         JOIN mailgres.route_states() s ON s.route = w.route
-        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id
-        GROUP BY w.tenant_id, t.paused_at, s.paused, s.open);
+        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.waiting_tenants() IS
-    'Tenants with emails that are ready, since when the oldest of each is, and whether it could be taken.';
+    'Tenants with emails that are due, since when the oldest of each is, and whether it could be taken.';
+
+-- What is counted one by one is counted no further than any rule asks, or 10,000.
+CREATE FUNCTION mailgres.most_counted() RETURNS int
+    LANGUAGE sql STABLE
+RETURN (SELECT least(greatest(max(r.threshold), 10000), 1000000)::int + 1 FROM mailgres.alert_rules r);
+
+COMMENT ON FUNCTION mailgres.most_counted() IS 'How far emails are counted for alerts.';
 
 -- The last that was seen of anybody who takes emails; of processors without a heartbeat
 -- only whether they took any within so many minutes.
@@ -112,8 +135,8 @@ CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figur
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_most     constant int := 10000;
     c_look     constant int := 2000;
+    v_most     constant int := mailgres.most_counted();
     v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
     v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
     v_oldest   timestamptz;  -- of all that are due
@@ -131,10 +154,10 @@ BEGIN
 
     IF v_oldest <= mailgres.now() - mailgres.alert_window('backlog') THEN
         RETURN QUERY SELECT 'backlog', '', (
-            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT c_most) x)
+            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT v_most) x)
             + (SELECT count(*) FROM (
                 SELECT q.ready FROM public.email_queue q
-                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT c_most) x WHERE NOT x.ready)
+                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT v_most) x WHERE NOT x.ready)
             )::double precision, NULL::bigint, v_oldest + mailgres.alert_window('backlog');
     END IF;
     IF mailgres.minutes(v_open) > v_limit THEN
@@ -148,16 +171,14 @@ $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
 
--- None counts further than 10,001.
 CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_most  constant int := 10001;
+    v_most  constant int := mailgres.most_counted();
     v_dead  double precision;
 BEGIN
-    SELECT count(*) INTO v_dead FROM (
-        SELECT FROM public.email_queue q WHERE q.status = 'failed' AND q.due_at IS NOT NULL LIMIT c_most) x;
+    SELECT coalesce(sum(d.emails), 0) INTO v_dead FROM mailgres.counted_dead d;
     RETURN QUERY SELECT r.name, '', v_dead, NULL::bigint, NULL::timestamptz
     FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
 
@@ -166,12 +187,12 @@ BEGIN
     FROM (
         SELECT q.leased_at FROM public.email_queue q
         WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT c_most) x;
+          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT v_most) x;
 
     RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
     FROM (
         SELECT q.tenant_id, q.parked_since FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT c_most) x
+        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT v_most) x
     GROUP BY 2;
 END
 $$;

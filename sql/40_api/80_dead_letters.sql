@@ -1,5 +1,6 @@
 -- Dead letters for people: those in the queue and those in the archive, alike. Who reads
--- it needs to be allowed to read the tables below.
+-- it needs to be allowed to read the tables below. A try that a processor reports without having
+-- claimed the email is one all the same.
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
@@ -15,7 +16,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS tries
     FROM public.email_logs l
     WHERE l.queue_id = q.id
-      AND (l.event = 'retry' OR l.event <> 'given_back' AND l.claimed_at IS NOT NULL)
+      AND (l.event = 'retry' OR l.dead_reason = 'exhausted'
+           OR l.event <> 'given_back' AND l.claimed_at IS NOT NULL)
 ) t
 WHERE q.status = 'failed' AND q.due_at IS NOT NULL
 UNION ALL
@@ -30,7 +32,8 @@ FROM mailgres.dead_letters d
 CROSS JOIN LATERAL (
     SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS tries
     FROM jsonb_array_elements(d.log) WITH ORDINALITY x(l, n)
-    WHERE l ->> 'event' = 'retry' OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
+    WHERE l ->> 'event' = 'retry' OR l ->> 'dead_reason' = 'exhausted'
+       OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
 ) t;
 
 COMMENT ON VIEW public.email_dead_letters IS

@@ -172,11 +172,13 @@ ORDER BY x.by, x.in_queue + x.archived DESC, x.name
 SELECT to_jsonb(a) FROM public.email_alerts a
 
 -- alert_rules --
-SELECT to_jsonb(r) FROM mailgres.alert_rules r ORDER BY r.name
+SELECT to_jsonb(r) || jsonb_build_object('time_window', extract(epoch FROM r.time_window))
+FROM mailgres.alert_rules r ORDER BY r.name
 
 -- set_alert_rule --
-SELECT to_jsonb(mailgres.set_alert_rule(
-    %(rule)s, %(threshold)s::double precision, %(window)s::interval, %(severity)s, %(enabled)s))
+SELECT to_jsonb(r) || jsonb_build_object('time_window', extract(epoch FROM r.time_window))
+FROM mailgres.set_alert_rule(
+    %(rule)s, %(threshold)s::double precision, %(window)s::interval, %(severity)s, %(enabled)s) r
 
 -- reset_webhook --
 SELECT mailgres.reset_webhook()

@@ -55,7 +55,7 @@ def test_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
 def test_rules(mailgres: Program) -> None:
     found = mailgres.json("alerts", "rules")
     (one,) = [each for each in found if each["name"] == "failure_rate"]
-    assert (one["threshold"], one["time_window"], one["severity"]) == (10, "01:00:00", "critical")
+    assert (one["threshold"], one["time_window"], one["severity"]) == (10, 3600, "critical")
     lines = mailgres("alerts", "rules").splitlines()
     assert len(lines) == len(found) + 1
     (line,) = [each for each in lines if each.startswith("quota_80")]
@@ -64,7 +64,7 @@ def test_rules(mailgres: Program) -> None:
 
 def test_set(mailgres: Program) -> None:
     done = mailgres("alerts", "set", "failure_rate", "--threshold", "5", "--window", "30m")
-    assert done == "failure_rate: > 5 % over 00:30:00, critical\n"
+    assert done == "failure_rate: > 5 % over 30m, critical\n"
     assert mailgres("alerts", "set", "parked", "--severity", "info") == "parked: > 0 emails, info\n"
     assert mailgres("alerts", "set", "parked", "--off") == "parked: > 0 emails, off\n"
     assert mailgres("alerts", "set", "parked", "--on") == "parked: > 0 emails, info\n"

@@ -73,6 +73,13 @@ def test_json(mailgres: Program) -> None:
     assert isinstance(found["alerts"], list)
 
 
+def test_names_order_no_terminal_about(mailgres: Program, queue: Queue) -> None:
+    queue.run("SELECT mailgres.heartbeat(%s, '0.1.0')", "worker\x1b]0;mine\x07")
+    text = mailgres("status")
+    assert "worker\ufffd]0;mine\ufffd, 0.1.0" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_sparkline() -> None:
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([0, 1, 50, 100]) == "▁▂▅█"

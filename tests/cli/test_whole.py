@@ -30,6 +30,8 @@ def test_every_command_explains_itself() -> None:
         about = text.split("\n\n")[1].strip()
         assert about, path
         assert "Options:" in text, path
+        if "\nCommands:\n" not in text:
+            assert re.search(rf"\n  Examples?:\n(    .*\n)*    .*{path}", text), path
         if path.endswith((" list", " status", " stats", " eta")):
             assert "--json" in text, path
 

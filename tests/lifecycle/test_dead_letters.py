@@ -104,6 +104,21 @@ def test_what_was_given_back_is_no_try(queue: Queue, clock: Clock) -> None:
     assert entry.error_message == "no_mailbox", "never empty"
 
 
+def test_tries_of_a_processor_that_claims_nothing(queue: Queue, clock: Clock) -> None:
+    queue_id = queue.enqueue(max_retries=1)
+    tries = []
+    for _ in range(2):
+        clock.forward(DAY)
+        tries.append(clock.now)
+        assert queue.value("SELECT mark_email_failed(%s, 'no answer')", queue_id) is True
+    (entry,) = entries(queue)
+    assert (entry.attempts, entry.tries, entry.dead_reason) == (2, tries, "exhausted")
+    clock.forward(7 * DAY)
+    assert queue.value("SELECT mailgres.archive_dead_letters()") == 1
+    (entry,) = entries(queue)
+    assert (entry.attempts, entry.tries) == (2, tries)
+
+
 def test_others_are_not_there(queue: Queue) -> None:
     queue.enqueue()
     queue.attempt("sent")

@@ -117,7 +117,8 @@ _OF_ALERTS = _names(
     """
     alert_notice alert_window all_dead_until announce figures_of_database figures_of_emails
     figures_of_outcomes figures_of_providers figures_of_starving figures_of_waiting is_worth_mail
-    last_seen lock_notices minutes nearest_rule note_alerts rounded untold_alerts waiting_tenants
+    last_seen lock_notices minutes most_counted nearest_rule note_alerts oldest_waiting rounded
+    untold_alerts waiting_tenants
     """
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,10 @@ from mailgres.cli.janitor import explained
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import settings_options
 from mailgres.cli.show import as_json, moment, reader, table
+from mailgres.cli.timeline import length
 from mailgres.settings.kinds import Duration
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from mailgres.settings import Settings
 
 _WINDOW = Duration("1s", "7d")
@@ -58,7 +58,12 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
 @database_url_option
 def rules(*, as_json_: bool, database_url: str | None) -> None:
-    """List the rules: when each fires, and what that means."""
+    """List the rules: when each fires, and what that means.
+
+    \b
+    Example:
+      mailgres alerts rules
+    """
     with operator(database_url) as asked:
         found = asked.ask("alert_rules")
     if as_json_:
@@ -128,7 +133,12 @@ def check(*, settings: Settings, tell: bool) -> None:
 @alerts.command("reset-webhook")
 @database_url_option
 def reset_webhook(*, database_url: str | None) -> None:
-    """Call the alert webhook again after it was switched off for its failures."""
+    """Call the alert webhook again after it was switched off for its failures.
+
+    \b
+    Example:
+      mailgres alerts reset-webhook
+    """
     with operator(database_url) as asked:
         (was_off,) = asked.ask("reset_webhook")
     click.echo("The webhook is called again." if was_off else "The webhook was not switched off.")
@@ -172,7 +182,7 @@ def _rule(one: dict[str, Any]) -> tuple[str, ...]:
     return (
         one["name"],
         limit,
-        one["time_window"] or "-",
+        length(timedelta(seconds=one["time_window"])) if one["time_window"] else "-",
         str(one["least"] or "-"),
         severity,
         one["means"],

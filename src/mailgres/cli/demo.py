@@ -14,6 +14,10 @@ def demo() -> None:
     """Show the queue at work in a database of its own, dropped afterwards.
 
     Uses the server that DATABASE_URL names, else starts an embedded PostgreSQL.
+
+    \b
+    Example:
+      mailgres demo
     """
     from rich.console import Console  # noqa: PLC0415 - loaded when it runs
 

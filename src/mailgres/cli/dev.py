@@ -20,6 +20,11 @@ def dev() -> None:
     """Keep a PostgreSQL, a worker and the captured inbox running until Ctrl-C.
 
     The database stays for the next time. With DATABASE_URL set, that database is used and migrated.
+
+    \b
+    Examples:
+      mailgres dev
+      DATABASE_URL=postgresql://localhost/mine mailgres dev
     """
     from mailgres.worker import fleet, open_worker  # noqa: PLC0415 - loaded when it runs
 

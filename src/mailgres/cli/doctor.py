@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.cli.options import settings_options
-from mailgres.cli.show import as_json
+from mailgres.cli.show import as_json, harmless
 from mailgres.doctor import NAMES, SEVERITIES, examine, restoring_sql
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def doctor(
 
 def _tell(finding: Finding) -> None:
     word = click.style(f"{finding.severity:8}", fg=COLOURS[finding.severity])
-    click.echo(f"{word} {finding.check}: {finding.message}")
+    click.echo(f"{word} {finding.check}: {harmless(finding.message)}")
     if finding.fix:
-        click.echo(f"{'':8}   → {finding.fix}")
+        click.echo(f"{'':8}   → {harmless(finding.fix)}")
 
 
 def _summary(found: Iterable[Finding]) -> str:

@@ -98,7 +98,12 @@ def pause(
 @dry_run_option
 @database_url_option
 def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
-    """End the pause of a provider."""
+    """End the pause of a provider.
+
+    \b
+    Example:
+      mailgres providers resume resend
+    """
     _order(database_url, "resume_provider", name, dry_run=dry_run)
 
 
@@ -107,7 +112,12 @@ def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
 @dry_run_option
 @database_url_option
 def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
-    """Close the circuit of a provider and let it wait for nothing: after its fault was mended."""
+    """Close the circuit of a provider and let it wait for nothing: after its fault was mended.
+
+    \b
+    Example:
+      mailgres providers reset resend
+    """
     _order(database_url, "reset_provider", name, dry_run=dry_run)
 
 

@@ -82,7 +82,12 @@ def set_(
 @dry_run_option
 @database_url_option
 def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
-    """Send nothing by a route until it is resumed. What is under way is finished."""
+    """Send nothing by a route until it is resumed. What is under way is finished.
+
+    \b
+    Example:
+      mailgres routes pause bulk
+    """
     with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("pause_route", route=route)
     click.echo(f"{route}: paused; `mailgres routes resume {route}` ends it")
@@ -93,7 +98,12 @@ def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
 @dry_run_option
 @database_url_option
 def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
-    """End the pause of a route."""
+    """End the pause of a route.
+
+    \b
+    Example:
+      mailgres routes resume bulk
+    """
     with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("resume_route", route=route)
     click.echo(f"{route}: open")

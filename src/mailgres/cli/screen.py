@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mailgres.cli.show import INFINITY, moment
+from mailgres.cli.show import INFINITY, harmless, moment
 from mailgres.cli.show import status as coloured
 from mailgres.cli.timeline import length
 
@@ -35,7 +35,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     lines = [f"mailgres, {moment(found['at'])}"]
     for name, part in parts.items():
         for number, line in enumerate(part):
-            lines.append(f"{name if not number else '':{_MARGIN}}{line}".rstrip())
+            lines.append(f"{name if not number else '':{_MARGIN}}{harmless(line)}".rstrip())
     return lines
 
 

@@ -67,15 +67,15 @@ def as_json(rows: object) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table, aligned."""
-    all_rows = [list(map(_harmless, row)) for row in (head, *rows)]
+    all_rows = [list(map(harmless, row)) for row in (head, *rows)]
     widths = [max(map(_width, column)) for column in zip(*all_rows, strict=True)]
     return ["  ".join(map(_padded, row, widths)).rstrip() for row in all_rows]
 
 
-def _harmless(cell: str) -> str:
-    """A cell with no control characters but our own colours: some of it others have written."""
+def harmless(text: str) -> str:
+    """A text with no control characters but our own colours: some of it others have written."""
     return "".join(
-        part if _COLOUR.fullmatch(part) else printable(part) for part in _COLOUR.split(cell)
+        part if _COLOUR.fullmatch(part) else printable(part) for part in _COLOUR.split(text)
     )
 
 

@@ -12,6 +12,7 @@ from mailgres import database
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.payload import read_payload
+from mailgres.cli.show import as_json, table
 from mailgres.templates import Draft, Template, read_templates, stored, write_templates
 
 
@@ -70,9 +71,9 @@ def pull(*, directory: Path, force: bool, database_url: str | None) -> None:
 
 
 @templates.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
 @database_url_option
-def list_(*, as_json: bool, database_url: str | None) -> None:
+def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the templates.
 
     \b
@@ -82,16 +83,17 @@ def list_(*, as_json: bool, database_url: str | None) -> None:
     """
     with database.connect(database_url) as connection:
         found = stored.list_templates(connection)
-    if as_json:
-        click.echo(json.dumps([_as_json(one) for one in found], indent=2, ensure_ascii=False))
+    if as_json_:
+        as_json([_as_json(one) for one in found])
         return
-    rows: list[tuple[str, ...]] = [("template", "version", "languages", "needs", "description")]
+    rows = []
     for one in found:
         needs = ", ".join(one.settings["required_variables"]) or "-"
         version = "retired" if one.retired_at else str(one.active_version)
         about = str(one.settings["description"])
         rows.append((one.name, version, " ".join(one.locales), needs, about))
-    _table(rows)
+    for line in table(("template", "version", "languages", "needs", "description"), rows):
+        click.echo(line)
 
 
 @templates.command()
@@ -164,7 +166,12 @@ def preview(
 @dry_run_option
 @database_url_option
 def retire(*, name: str, dry_run: bool, database_url: str | None) -> None:
-    """Take no new emails for a template. Those in the queue are still sent; a push undoes it."""
+    """Take no new emails for a template. Those in the queue are still sent; a push undoes it.
+
+    \b
+    Example:
+      mailgres templates retire welcome_user
+    """
     with database.connect(database_url) as connection:
         changed = stored.retire(connection, name)
         if dry_run:
@@ -190,9 +197,3 @@ def _as_json(one: stored.Stored) -> dict[str, Any]:
         "retired_at": one.retired_at.isoformat() if one.retired_at else None,
         "updated_at": one.updated_at.isoformat(),
     }
-
-
-def _table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
