@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
 from mailgres.model import Email, Message, Result
-from mailgres.sender.discreet import discreet
+from mailgres.providers import Provider
+from mailgres.sender.discreet import UNTOLD, discreet
+from mailgres.sender.send import call
 
 PAYLOAD = {
     "name": "Maria Lopez",
@@ -71,6 +76,35 @@ def test_words_of_the_email(said: str, told: str) -> None:
     result = Result("permanent", code="lisbon:4", message=said, detail=said)
     found = discreet(result, message())
     assert (found.message, found.detail, found.code) == (told, said, "lisbon:4")
+
+
+@pytest.mark.parametrize("levels", [900, 100_000])
+def test_a_payload_that_is_very_deep(levels: int) -> None:
+    """It hides nothing from us that Python can read, and else nothing is told."""
+    deep = replace(message().email, payload="[" * levels + '"lisbon"' + "]" * levels)
+    said = Result("permanent", code="no", message="Lisbon?", detail="Lisbon?")
+    found = discreet(said, replace(message(), email=deep))
+    assert found.message in {"<content>?", UNTOLD}
+    assert replace(found, message=said.message) == said
+
+
+class Odd:
+    """A provider of somebody's, whose results cannot be used."""
+
+    name = "odd"
+
+    def __init__(self, results: Any) -> None:
+        self.results = results
+
+    def send(self, _: Sequence[Message]) -> Any:
+        return self.results
+
+
+@pytest.mark.parametrize("results", [None, [None], [3], ["sent"], [], [Result("sent")] * 2])
+def test_results_that_are_none(results: Any) -> None:
+    """The call was made, so nobody may take it for one that was not."""
+    (outcome,) = call(cast("Provider", Odd(results)), [message()])
+    assert (outcome.result.verdict, outcome.result.called) == ("ambiguous", True)
 
 
 def test_nothing_said() -> None:

@@ -7,15 +7,17 @@ batch, or the worker itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
+from mailgres.model import Message, Result
 from mailgres.providers.faulty import Fault, FaultyProvider
-from support.queue import Clock
+from mailgres.sender.discreet import UNTOLD
+from support.queue import RESEND, Clock
 from worker.bench import Bench, until
 from worker.double import Double
 
@@ -136,6 +138,49 @@ def test_all_of_them_at_once(bench: Bench) -> None:
         bench.until_settled()
         assert worker.stop()["dead"] == len(BAD)
     assert bench.ledger.accepted() == {str(good): 1}
+
+
+class Refusing(Double):
+    """Takes all but the one with a subject of its own, and says why."""
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        refused = Result("permanent", code="refused", message="no Lisbon here", detail="no Lisbon")
+        told = super().send([one for one in messages if one.email.subject is None])
+        results = iter(told)
+        return [refused if one.email.subject else next(results) for one in messages]
+
+
+LEFT_OUT = Refusing
+"""One of a call is refused."""
+NO_ANSWER = Double
+"""All are taken, and nobody gets to know."""
+
+
+@pytest.mark.parametrize("kind", [LEFT_OUT, NO_ANSWER])
+def test_deep_and_never_rendered(bench: Bench, kind: type[Double]) -> None:
+    """What is said of it cannot be told apart from its payload; the call was made all the same."""
+    bench.use_double(idempotent=False, batch_size=10)
+    with bench.conn.transaction():
+        good = [bench.enqueue(RESEND), bench.enqueue(RESEND)]
+        bad = bench.enqueue(RESEND, payload=nested(3000), subject="Lisbon", text="Lisbon")
+        good += [bench.enqueue(RESEND), bench.enqueue(RESEND)]
+    faults = [LOST] if kind is NO_ANSWER else []
+    double = kind(bench.ledger, idempotent=False, batch_size=10)
+    bench.drain(FaultyProvider(double, faults))
+    assert bench.ledger.accepted() == dict.fromkeys(
+        map(str, [*good, bad] if kind is NO_ANSWER else good), 1
+    )
+    row = bench.row(FATE, bad)
+    assert row.error_message == UNTOLD
+    if kind is NO_ANSWER:
+        assert (row.status, row.error_class, row.error_code) == (
+            "pending",
+            "ambiguous",
+            "simulated",
+        )
+        return
+    assert bench.statuses() == {"sent": 4, "failed": 1}
+    assert (row.error_class, row.error_code) == ("permanent", "refused")
 
 
 def test_as_deep_as_allowed(bench: Bench) -> None:

@@ -7,19 +7,23 @@ logs, which must not show them; operators find it as it came in the detail. The 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import replace
 from email.utils import getaddresses
 from typing import TYPE_CHECKING, Any
 
-from mailgres.trace import ADDRESS, ANY_ADDRESS
+from mailgres.trace import ADDRESS, ANY_ADDRESS, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mailgres.model import Message, Result
 
+log = logging.getLogger(__name__)
+
 CONTENT = "<content>"
+UNTOLD = "the provider's words cannot be told apart from the email's: see the detail"
 SHORTEST = 3
 """Characters of a text that is looked for; shorter ones are in every sentence."""
 SHORTEST_NUMBER = 6
@@ -35,21 +39,33 @@ ORDINARY = frozenset(_WORDS.split())
 
 
 def discreet(result: Result, message: Message) -> Result:
-    """Return the result with a message that quotes neither recipients nor subject nor payload."""
+    """Return the result with a message that quotes neither recipients nor subject nor payload.
+
+    It never raises: the call was made, and the others that were in it have outcomes to be written.
+    """
     if not result.message:
         return result
-    found = _found(result.message, _content(message))
-    people = _found(result.message, _people(message))
+    try:
+        text = _without(result.message, result.code, message)
+    except Exception as error:  # noqa: BLE001 - such as a payload too deep for Python to read
+        log.warning("not told: %s", where(error), extra={"action": "send"})
+        text = UNTOLD
+    return result if text == result.message else replace(result, message=text)
+
+
+def _without(text: str, code: str | None, message: Message) -> str:
+    """The text without what is the email's own."""
+    found = _found(text, _content(message))
+    people = _found(text, _people(message))
     parts = {
-        "code": _any_of([result.code] if result.code else []),
+        "code": _any_of([code] if code else []),
         "phrase": _any_of(text for text in found if re.search(r"\s|@", text)),
         "address": ANY_ADDRESS.pattern,
         "person": _any_of(people),
         "word": _any_of(found),
     }
     pattern = "|".join(f"(?P<{name}>{part})" for name, part in parts.items() if part)
-    text = re.sub(pattern, _instead, result.message, flags=re.IGNORECASE)
-    return result if text == result.message else replace(result, message=text)
+    return re.sub(pattern, _instead, text, flags=re.IGNORECASE)
 
 
 def _instead(match: re.Match[str]) -> str:
@@ -91,8 +107,11 @@ def _content(message: Message) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - whatever JSON holds
-    if isinstance(value, str):
-        yield value.strip()
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
+    """All texts, however deep: the payload is somebody's, and not checked unless it is rendered."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value.strip()
+        elif isinstance(value, dict | list):
+            left += value.values() if isinstance(value, dict) else value

@@ -91,10 +91,15 @@ def still_away(provider: Provider) -> Result | None:
 
 
 def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
-    """Make the call. Whatever else it raises means that nobody knows whether it arrived."""
+    """Make the call. Whatever else it raises means that nobody knows whether it arrived.
+
+    That is so until its outcomes are returned: from here, only NotMade says it was not made.
+    """
     start = time.monotonic()
     try:
         results = provider.send(messages)
+        took = time.monotonic() - start
+        return _outcomes(provider, messages, results, took)
     except NotMade:
         raise
     except Exception as error:  # noqa: BLE001 - whatever somebody's code raises
@@ -103,11 +108,17 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
             where(error),
             extra={"action": "send", "provider": provider.name},
         )
-        results = [_broken(type(error).__name__, where(error))] * len(messages)
+        broken = _broken(type(error).__name__, where(error))
+        return _outcomes(provider, messages, [broken] * len(messages), time.monotonic() - start)
+
+
+def _outcomes(
+    provider: Provider, messages: Sequence[Message], results: Sequence[Result], seconds: float
+) -> list[Outcome]:
+    """What each email is told of a call."""
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
-    seconds = time.monotonic() - start
     meters.SEND_SECONDS.observe(seconds, provider.name)
     took = round(seconds * 1000)
     together = sum(result.called for result in results)  # the others were not in the call
