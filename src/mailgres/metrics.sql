@@ -18,7 +18,9 @@ SELECT status, emails FROM public.email_queue_state
 
 -- due --
 SELECT coalesce(sum(due_count), 0)::bigint,
-       coalesce(greatest(extract(epoch FROM mailgres.now() - min(oldest_due)), 0), 0)::double precision,
+       -- Somebody may have written -infinity, from which nothing can be subtracted.
+       coalesce(greatest(extract(epoch FROM mailgres.now() - min(greatest(oldest_due, 'epoch'))
+                                 FILTER (WHERE oldest_due IS NOT NULL)), 0), 0)::double precision,
        coalesce(sum(parked_count), 0)::bigint
 FROM public.email_pending_by_template
 

@@ -98,6 +98,21 @@ def test_it_points_at_the_character(mailgres: Program) -> None:
     assert what.endswith(', character 16: {"name": "Ana" -->"url": 1}')
 
 
+@pytest.mark.parametrize(
+    ("payload", "end"),
+    [
+        ('{"name": "Ana"\n', "line 2, character 1: -->"),
+        ('{"name":\n\n', "line 3, character 1: -->"),
+        ("", "line 1, character 1: -->"),
+        ('{"a": "\x85\u2028",\n "b" 1}', 'line 2, character 6:  "b" -->1}'),
+    ],
+)
+def test_it_points_at_the_end(mailgres: Program, payload: str, end: str) -> None:
+    """Of a payload that ends too early, also behind its last line."""
+    what, _ = mailgres.fails(*WELCOME, "--payload", payload)
+    assert what.endswith(end)
+
+
 def test_a_template_that_was_misspelt(mailgres: Program) -> None:
     what, hint = mailgres.fails("enqueue", "welcom_user", "ana@example.com")
     assert what == "There is no template 'welcom_user'"

@@ -58,6 +58,47 @@ def test_what_it_waits_for(mailgres: Program, queue: Queue, clock: Clock) -> Non
     assert " held by worker-7 until 20" in mailgres("show", str(waiting))
 
 
+TIMES = ("infinity", "-infinity", "9999-12-31T23:59Z", "290000-01-01T00:00Z", "0044-03-15 BC")
+
+
+@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_any_time_that_the_database_can_hold(
+    mailgres: Program, queue: Queue, time: str, zone: str
+) -> None:
+    """Whoever sets the next try by hand may write what Python's calendar does not reach."""
+    email = queue.enqueue()
+    queue.run(
+        "UPDATE email_queue SET next_retry_at = %s, scheduled_for = %s, expires_at = %s",
+        *(time, time, time if time.startswith(("i", "9")) else None),
+    )
+    queue.run("SELECT mailgres.measure_depth()")
+    shown = mailgres("show", str(email), TZ=zone, PGTZ=zone)
+    listed = mailgres("list", TZ=zone, PGTZ=zone)
+    mailgres("status", TZ=zone, PGTZ=zone)
+    if time == "infinity":
+        assert "expires after ages" in shown
+        assert shown.endswith(f"never due; `mailgres reschedule {email} --to now` changes it\n")
+        assert listed.endswith("never due\n")
+    if time == "-infinity":
+        assert shown.endswith("due, waits for a worker\n")
+        assert listed.endswith("next long ago\n")
+        assert "1 due now, the oldest for ages" in mailgres("status")
+
+
+def test_a_try_that_never_comes(mailgres: Program, queue: Queue) -> None:
+    email = queue.enqueue()
+    queue.attempt("transient", code="http_503", message="away")
+    queue.run("UPDATE email_queue SET next_retry_at = 'infinity'")
+    queue.run(
+        "INSERT INTO email_logs (queue_id, event, to_status, tenant_id, template_type,"
+        " next_retry_at) VALUES (%s, 'rescheduled', 'pending', 'default', 'welcome_user',"
+        " 'infinity')",
+        email,
+    )
+    assert "next never" in mailgres("show", str(email))
+
+
 def test_what_the_provider_reports(mailgres: Program, queue: Queue) -> None:
     sent = queue.enqueue()
     queue.attempt("sent", provider_message_id="m-1")

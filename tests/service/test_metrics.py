@@ -142,6 +142,17 @@ def test_the_database_hears_of_it_once(house: House, store: Store) -> None:
     assert value(parsed(asked.text()[0].decode()), "queue_depth", status="pending") == 1
 
 
+def test_an_email_that_was_always_due(house: House, store: Store) -> None:
+    """Somebody wrote -infinity to have it sent at once."""
+    assert value(scrape(store), "queue_oldest_due_seconds") == 0
+    house.enqueue()
+    house.run("UPDATE email_queue SET next_retry_at = '-infinity'")
+    found = scrape(store)
+    assert value(found, "up") == 1
+    since_1970 = datetime.now(UTC).timestamp()
+    assert value(found, "queue_oldest_due_seconds") == pytest.approx(since_1970, rel=0.01)
+
+
 def test_a_slow_database(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

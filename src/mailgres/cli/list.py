@@ -9,7 +9,7 @@ import click
 from mailgres.cli.ask import operator
 from mailgres.cli.filters import DAY, check_names, filter_options
 from mailgres.cli.options import database_url as database_url_option
-from mailgres.cli.show import as_json, moment, status, table
+from mailgres.cli.show import INFINITY, as_json, moment, status, table
 
 if TYPE_CHECKING:
     from mailgres.cli.filters import Filter
@@ -100,6 +100,7 @@ def _note(email: dict[str, Any]) -> str:
             return ": ".join(filter(None, (email["dead_reason"], code)))
         case "pending":
             why = f"{code}; " if code else ""
-            return f"{why}next {moment(email['next_retry_at'])}"
+            never = email["next_retry_at"] == INFINITY
+            return f"{why}{'never due' if never else 'next ' + moment(email['next_retry_at'])}"
         case _:
             return str(code or "")

@@ -31,7 +31,7 @@ def read_payload(given: str) -> dict[str, Any]:
 
 
 def _where(error: json.JSONDecodeError) -> str:
-    line = error.doc.splitlines()[error.lineno - 1] if error.doc.strip() else ""
+    line = error.doc.split("\n")[error.lineno - 1]
     at = error.colno - 1
     before, after = line[max(at - _AROUND, 0) : at], line[at : at + _AROUND]
     place = f"line {error.lineno}, character {error.colno}"

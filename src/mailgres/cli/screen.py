@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mailgres.cli.show import INFINITY, harmless, moment
+from mailgres.cli.show import INFINITY, harmless, instant, moment
 from mailgres.cli.show import status as coloured
 from mailgres.cli.timeline import length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
 WIDTH = 80
 _MARGIN = 12
@@ -24,7 +24,7 @@ _ALARMING = {"critical": "red", "warning": "yellow"}
 
 def lines_of(found: dict[str, Any]) -> list[str]:
     """All lines of the screen."""
-    now = datetime.fromisoformat(found["at"])
+    now = instant(found["at"])
     parts = {
         "queue": _queue(found, now),
         "last hour": _throughput(found["throughput"]),
@@ -56,7 +56,7 @@ def _queue(found: dict[str, Any], now: datetime) -> Iterator[str]:
     yield "  ".join(states)
     due, oldest = found["due"]["emails"], found["due"]["oldest"]
     if due:
-        waits = length(max(now - datetime.fromisoformat(oldest), now - now)) if oldest else "0s"
+        waits = length(now - instant(oldest)) if oldest else "0s"
         yield f"{due:,} due now, the oldest for {waits}"
     else:
         yield "nothing is due"
@@ -102,7 +102,7 @@ def _state(one: dict[str, Any], now: datetime) -> str:
 def _until(text: str, now: datetime) -> str:
     if text == INFINITY:
         return "good"
-    return length(max(datetime.fromisoformat(text) - now, now - now))
+    return length(instant(text) - now)
 
 
 def _workers(workers: list[dict[str, Any]], now: datetime) -> Iterator[str]:
@@ -110,11 +110,11 @@ def _workers(workers: list[dict[str, Any]], now: datetime) -> Iterator[str]:
     silent = [one for one in workers if not one["alive"]]
     yield f"{len(alive)} alive" if alive else click.style("none alive", fg="red")
     for one in alive[:_MOST]:
-        runs = length(now - datetime.fromisoformat(one["started_at"]))
+        runs = length(now - instant(one["started_at"]))
         yield f"{one['worker']}, {one['version']}, for {runs}"
     yield from _more(alive)
     for one in silent[:2]:
-        ago = length(now - datetime.fromisoformat(one["seen_at"]))
+        ago = length(now - instant(one["seen_at"]))
         yield click.style(f"{one['worker']} is silent for {ago}", fg="yellow")
 
 
@@ -123,7 +123,7 @@ def _alerts(alerts: list[dict[str, Any]], now: datetime) -> Iterator[str]:
         yield click.style("none", fg="green")
     for one in alerts[:_MOST]:
         about = f" ({one['subject']})" if one["subject"] else ""
-        since = length(max(now - datetime.fromisoformat(one["since"]), now - now))
+        since = length(now - instant(one["since"]))
         severity = click.style(one["severity"], fg=_ALARMING.get(one["severity"]))
         yield f"{severity} {one['rule']}{about}: {one['figure']:g} {one['unit']}, for {since}"
     yield from _more(alerts)

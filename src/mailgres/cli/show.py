@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mailgres.settings.kinds import Kind
 
 INFINITY = "infinity"
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEARLY = 1e-6
 _COLOUR = re.compile(r"(\x1b\[(?:3[0-7]|0)m)")
@@ -92,13 +93,24 @@ def status(name: str) -> str:
     return click.style(name, fg=COLOURS.get(name))
 
 
+def instant(text: str) -> datetime:
+    """A time of the database; one that Python's calendar does not reach is its first or last."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return FIRST if text.startswith("-") or text.endswith(" BC") else LAST
+
+
 def moment(text: str | None) -> str:
     """A time of the database in the user's zone."""
     if text is None:
         return "-"
-    if text == INFINITY:
-        return "further notice"
-    return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    if text.endswith(INFINITY):
+        return "further notice" if text == INFINITY else "long ago"
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    except (ValueError, OverflowError):  # before the year 1 or after 9999, there or here
+        return text
 
 
 def rate(per_second: float) -> str:

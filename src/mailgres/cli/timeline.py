@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from mailgres.cli.show import moment
+from mailgres.cli.show import INFINITY, instant, moment
 from mailgres.settings.kinds import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 EVENTS = {
     "retry": "failed, will be tried again",
@@ -25,6 +26,7 @@ EVENTS = {
 """Events that need more words than their names."""
 
 _MINUTE = 60
+_AGES = 36500 * 86400
 _LENGTH = Duration("0s", "36500d")
 Line = tuple[str, str, str]
 
@@ -32,9 +34,9 @@ Line = tuple[str, str, str]
 def timeline(found: dict[str, Any]) -> tuple[Line, list[Line]]:
     """The first line and all others: when, what, and what is known of it."""
     email = found["email"]
-    start = datetime.fromisoformat(email["created_at"])
+    start = instant(email["created_at"])
     lines = [(moment(entry["at"]), _what(entry), _told(entry)) for entry in found["log"]]
-    now = _now(email, datetime.fromisoformat(found["now"]))
+    now = _now(email, instant(found["now"]))
     return (moment(email["created_at"]), "enqueued", _enqueued(email, start)), [
         *lines,
         *([("now", email["status"], now)] if now else []),
@@ -46,8 +48,7 @@ def _enqueued(email: dict[str, Any], start: datetime) -> str:
     if email["scheduled_for"]:
         parts.append(f"for {moment(email['scheduled_for'])}")
     if email["expires_at"]:
-        expires = datetime.fromisoformat(email["expires_at"])
-        parts.append(f"expires after {length(expires - start)}")
+        parts.append(f"expires after {length(instant(email['expires_at']) - start)}")
     return ", ".join(parts)
 
 
@@ -74,11 +75,17 @@ def _details(entry: dict[str, Any]) -> Iterator[str]:
     if entry["error_message"]:
         yield entry["error_message"]
     if entry["next_retry_at"]:
-        wait = datetime.fromisoformat(entry["next_retry_at"]) - datetime.fromisoformat(entry["at"])
-        yield f"next in {length(wait)}" if wait > timedelta() else "next at once"
+        yield _next(entry["next_retry_at"], entry["at"])
     if entry["event"] in ("sent", "delivered") and entry["provider_message_id"]:
         yield f"id {entry['provider_message_id']}"
     yield f"worker {entry['worker']}" if entry["worker"] else f"by {entry['role']}"
+
+
+def _next(due: str, at: str) -> str:
+    wait = instant(due) - instant(at)
+    if due == INFINITY:
+        return "next never"
+    return f"next in {length(wait)}" if wait > timedelta() else "next at once"
 
 
 def _now(email: dict[str, Any], now: datetime) -> str:
@@ -87,15 +94,19 @@ def _now(email: dict[str, Any], now: datetime) -> str:
         return f"held by {email['lease_worker']} until {moment(email['lease_until'])}"
     if email["status"] != "pending":
         return ""
-    due = datetime.fromisoformat(email["next_retry_at"])
+    due = instant(email["next_retry_at"])
     if due <= now:
         return "due, waits for a worker"
+    if email["next_retry_at"] == INFINITY:
+        return f"never due; `mailgres reschedule {email['id']} --to now` changes it"
     return f"next try at {moment(email['next_retry_at'])}, in {length(due - now)}"
 
 
 def length(wait: timedelta) -> str:
     """A length of time as one would say it: 900ms, 1m, 2.5h."""
-    seconds = wait.total_seconds()
+    seconds = max(wait.total_seconds(), 0)
+    if seconds > _AGES:
+        return "ages"
     if seconds < _MINUTE:
         return _LENGTH.show(timedelta(seconds=round(seconds, 1)))
     for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
