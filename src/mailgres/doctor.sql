@@ -112,10 +112,11 @@ WHERE n.nspname = 'public' AND c.relname = ANY (%(relations)s) AND c.relkind = '
 ORDER BY 1
 
 -- open_policies --
+-- A restrictive policy lets nobody in: it takes away from what others give.
 SELECT quote_ident(p.policyname) AS policy, format('%%I.%%I', p.schemaname, p.tablename) AS "table",
        array_to_string(p.roles, ', ') AS who
 FROM pg_policies p
-WHERE p.schemaname = 'public' AND p.tablename = ANY (%(relations)s)
+WHERE p.schemaname = 'public' AND p.tablename = ANY (%(relations)s) AND p.permissive = 'PERMISSIVE'
   AND p.roles && (ARRAY['public'] || %(strangers)s::text[])::name[]
 ORDER BY 2, 1
 
@@ -165,6 +166,10 @@ WHERE c.setting LIKE 'pgrst.db\_schemas=%%'
 
 -- has_cron --
 SELECT to_regclass('cron.job') IS NOT NULL AS jobs, to_regclass('cron.job_run_details') IS NOT NULL AS details
+
+-- unseen_jobs --
+-- pg_cron shows a user his own jobs only, by row security.
+SELECT row_security_active('cron.job') AS some
 
 -- cron_jobs --
 SELECT jobid AS id, coalesce(jobname, jobid::text) AS name, command FROM cron.job ORDER BY jobid
@@ -238,12 +243,31 @@ FROM pg_stat_activity a
 WHERE a.backend_type IS NULL AND a.datname = current_database()
 
 -- scheduler --
+-- An email can be taken if neither its tenant nor its route is paused, and a provider is to be had.
+WITH ways AS (
+    SELECT DISTINCT rp.route
+    FROM mailgres.routes r
+    JOIN mailgres.route_providers rp ON rp.route = r.route
+    JOIN mailgres.providers p ON p.name = rp.provider
+    WHERE NOT r.paused AND p.enabled
+      AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
+      AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now())
+      AND (p.circuit <> 'open' OR p.circuit_until <= mailgres.now())
+), late AS (
+    SELECT x.next_retry_at, x.route, x.tenant_id, w.route IS NOT NULL AND t.tenant_id IS NULL AS free
+    FROM (SELECT q.next_retry_at, q.route, q.tenant_id FROM public.email_queue q
+          WHERE q.ready AND q.status = 'pending' LIMIT %(sample)s) x
+    LEFT JOIN ways w ON w.route = x.route
+    LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id AND t.paused_at IS NOT NULL
+    WHERE x.next_retry_at < mailgres.now() - make_interval(secs => %(late)s)
+)
 SELECT EXISTS (SELECT FROM mailgres.workers w WHERE w.seen_at > mailgres.now() - interval '1 minute') AS alive,
-       (SELECT extract(epoch FROM mailgres.now() - min(x.next_retry_at))::float8
-        FROM (SELECT q.next_retry_at FROM public.email_queue q
-              WHERE q.ready AND q.status = 'pending' LIMIT %(sample)s) x) AS oldest_due,
        EXISTS (SELECT FROM public.email_logs l
-               WHERE l.at > mailgres.now() - interval '15 minutes' AND l.worker IS NOT NULL) AS processed
+               WHERE l.at > mailgres.now() - interval '15 minutes' AND l.worker IS NOT NULL) AS processed,
+       l.emails, l.free, extract(epoch FROM mailgres.now() - l.since)::float8 AS seconds,
+       o.route, o.tenant_id AS tenant
+FROM (SELECT count(*) AS emails, count(*) FILTER (WHERE free) AS free, min(next_retry_at) AS since FROM late) l
+LEFT JOIN (SELECT * FROM late ORDER BY next_retry_at LIMIT 1) o ON true
 
 -- other_versions --
 SELECT w.worker, w.version
@@ -274,11 +298,14 @@ FROM (SELECT count(*) AS emails, mode() WITHIN GROUP (ORDER BY x.error_code) AS 
       WHERE x.parked_since IS NOT NULL) p
 
 -- unreachable --
--- Routes on which emails are ready, and which cannot be claimed from.
-SELECT r.route,
-       CASE WHEN r.paused THEN 'which is paused' ELSE 'which has no provider' END AS why,
-       CASE WHEN r.paused THEN 'mailgres routes resume ' || r.route
-            ELSE 'mailgres routes set ' || r.route || ' capture' END AS fix
+-- Routes on which emails are ready, and which cannot be claimed from; and a provider by which emails
+-- really leave, at best one that is used already.
+SELECT r.route, r.paused,
+       (SELECT p.name FROM mailgres.providers p
+        WHERE p.kind NOT IN ('capture', 'null')
+        ORDER BY p.enabled DESC,
+                 (SELECT count(*) FROM mailgres.route_providers u WHERE u.provider = p.name) DESC, p.name
+        LIMIT 1) AS provider
 FROM mailgres.routes r
 WHERE (r.paused OR NOT EXISTS (SELECT FROM mailgres.route_providers p WHERE p.route = r.route))
   AND EXISTS (SELECT FROM public.email_queue q WHERE q.ready AND q.route = r.route)

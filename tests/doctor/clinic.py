@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
 from mailgres.doctor import Finding, examine
 from mailgres.settings import Settings
-from support.postgres import find_program
+from support.postgres import Server, find_program
 from support.program import PROGRAM
 
 
@@ -60,3 +63,15 @@ class Clinic:
         self.mend(finding)
         assert self.findings(check, **settings) == []
         return finding
+
+
+@contextmanager
+def login(clinic: Clinic, server: Server) -> Iterator[Clinic]:
+    """Somebody who may connect to the same database and nothing else."""
+    with server.role() as name:
+        clinic.run(f"ALTER ROLE {name} LOGIN PASSWORD 'x'")
+        parts = urlsplit(clinic.url)
+        url = parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}").geturl()
+        with psycopg.connect(url, autocommit=True) as conn:
+            yield Clinic(url, conn)
+        clinic.run(f"DROP OWNED BY {name}")

@@ -34,7 +34,9 @@ def test_nobody_works_and_an_email_is_late(clinic: Clinic) -> None:
     pass_time(clinic, minutes=20)
     found = clinic.finding("scheduler")
     assert found.severity == "error"
-    assert found.message.endswith("an email has been due for 20 min")
+    assert found.message.endswith(
+        "1 email is late, the oldest on the route default of the tenant default by 20 min"
+    )
 
 
 def test_a_worker_lives(clinic: Clinic) -> None:
@@ -46,7 +48,7 @@ def test_a_worker_lives(clinic: Clinic) -> None:
     clinic.run(HEARTBEAT, __version__)
     found = clinic.finding("scheduler")
     assert found.severity == "warning"
-    assert found.message == "workers live, but an email has been due for 20 min"
+    assert found.message.startswith("workers live, but 1 email is late")
 
 
 def test_a_worker_of_another_version(clinic: Clinic) -> None:
@@ -61,6 +63,45 @@ def test_runs_now_and_then_are_enough(clinic: Clinic) -> None:
     done = Program(clinic.url).run("process", "--until-empty")
     assert done.returncode == 0, done.stderr
     assert clinic.findings("scheduler") == []
+
+
+FOR_ACME = "SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_tenant_id => 'acme')"
+
+
+def test_while_mail_flows_what_waits_is_a_warning(clinic: Clinic) -> None:
+    """`process` and `serve` have no heartbeat; a paused tenant's mail says nothing of them."""
+    clinic.run("INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('acme', now())")
+    clinic.run(FOR_ACME)
+    pass_time(clinic, minutes=20)
+    clinic.run(ENQUEUE)
+    assert Program(clinic.url).run("process", "--until-empty").returncode == 0
+    found = clinic.finding("scheduler")
+    assert found.severity == "warning"
+    assert found.message == (
+        "emails are processed, but 1 email is late,"
+        " the oldest on the route default of the tenant acme by 20 min"
+    )
+    pass_time(clinic, minutes=40)
+    assert clinic.finding("scheduler").severity == "warning", "there is nothing else to process"
+    clinic.run("UPDATE mailgres.tenants SET paused_at = NULL")
+    assert clinic.finding("scheduler").severity == "error"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "UPDATE mailgres.providers SET waits_until = now() + interval '9 h', waits_for = 'quota'",
+        "SELECT mailgres.pause_route('default')",
+    ],
+)
+def test_what_may_not_be_sent_now_accuses_nobody(clinic: Clinic, held: str) -> None:
+    clinic.run(ENQUEUE)
+    pass_time(clinic, minutes=20)
+    assert clinic.finding("scheduler").severity == "error"
+    clinic.run(held)
+    found = clinic.finding("scheduler")
+    assert found.severity == "warning"
+    assert found.message.endswith("no late email may be sent now")
 
 
 # --- what is stuck
@@ -113,12 +154,24 @@ def test_on_a_route_that_leads_nowhere(clinic: Clinic) -> None:
     assert clinic.findings("stuck-emails") == []
     clinic.run("SELECT mailgres.pause_route('acme')")
     assert "paused" in clinic.mended("stuck-emails").message
+
+
+def test_a_route_without_provider_is_never_led_to_where_mail_is_lost(clinic: Clinic) -> None:
+    """What is captured counts as sent, and never leaves."""
+    clinic.run("SELECT mailgres.set_route('acme', '{capture}')")
+    clinic.run("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_route => 'acme')")
     clinic.run("DELETE FROM mailgres.route_providers WHERE route = 'acme'")
-    found = clinic.mended("stuck-emails")
+    clinic.run("INSERT INTO mailgres.providers (name, kind) VALUES ('a-null', 'null')")
+    found = clinic.finding("stuck-emails")
     assert (found.severity, found.message) == (
         "error",
         "emails wait on the route acme, which has no provider",
     )
+    assert found.fix == "mailgres providers list  # then: mailgres routes set acme <provider>"
+    clinic.mend(found)
+    assert clinic.finding("stuck-emails") == found, "it only shows what there is"
+    clinic.run("INSERT INTO mailgres.providers (name, kind) VALUES ('ours', 'smtp')")
+    assert clinic.mended("stuck-emails").fix == "mailgres routes set acme ours"
 
 
 def test_of_a_tenant_that_is_paused(clinic: Clinic) -> None:

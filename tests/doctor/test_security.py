@@ -8,9 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from doctor.clinic import Clinic
+from doctor.clinic import Clinic, login
 from mailgres.doctor.jobs import secret_in
 from support.cluster import Cluster, supabase_project
+from support.postgres import Server
 
 STAND_IN = Path(__file__).parents[1] / "deploy" / "supabase_stand_in.sql"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJyb2xlIjoic2VydmljZSJ9.c2ln"
@@ -98,6 +99,13 @@ def test_a_policy_that_lets_everybody_in(clinic: Clinic) -> None:
     assert found.message.endswith("on public.email_queue lets in public")
 
 
+def test_a_restrictive_policy_lets_nobody_in(clinic: Clinic) -> None:
+    clinic.run(
+        "CREATE POLICY office_hours ON email_queue AS RESTRICTIVE TO public USING (priority > 0)"
+    )
+    assert clinic.findings("row-security") == []
+
+
 # --- pg_cron
 
 
@@ -140,6 +148,23 @@ def test_a_secret_in_a_job(scheduled: Clinic) -> None:
     assert found.severity == "error"
     assert "the job send-mail of pg_cron holds a JWT" in found.message
     assert JWT not in found.message + (found.fix or "")
+
+
+def test_jobs_of_others_are_named_as_unseen(scheduled: Clinic, server: Server) -> None:
+    """pg_cron has this policy; who is bound by it cannot say that no job holds a secret."""
+    scheduled.run("ALTER TABLE cron.job ENABLE ROW LEVEL SECURITY")
+    scheduled.run("CREATE POLICY cron_job_policy ON cron.job USING (username = CURRENT_USER)")
+    scheduled.run("GRANT USAGE ON SCHEMA cron TO PUBLIC")
+    scheduled.run("GRANT SELECT ON ALL TABLES IN SCHEMA cron TO PUBLIC")
+    scheduled.run("SELECT cron.schedule('send-mail', '* * * * *', %s)", f"SELECT f('{JWT}')")
+    with login(scheduled, server) as other:
+        for check in ("cron-secrets", "cron-jobs"):
+            found = other.finding(check)
+            assert found.severity == "info"
+            assert found.message.startswith("not checked: jobs of other users")
+        scheduled.run(f"ALTER ROLE {other.conn.info.user} BYPASSRLS")
+        assert other.finding("cron-secrets").severity == "error"
+    assert scheduled.finding("cron-secrets").severity == "error", "a superuser sees all"
 
 
 def test_a_job_that_fails(scheduled: Clinic) -> None:

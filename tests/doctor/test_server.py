@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from urllib.parse import urlsplit
 
-import psycopg
 import pytest
 
-from doctor.clinic import Clinic
+from doctor.clinic import Clinic, login
 from mailgres.doctor import server
 from mailgres.doctor.finding import Patient
 from mailgres.settings import Settings
@@ -104,13 +102,8 @@ def test_no_pooler(clinic: Clinic) -> None:
 @pytest.fixture
 def stranger(server: Server, clinic: Clinic) -> Iterator[Clinic]:
     """Somebody who may connect and nothing else."""
-    with server.role() as name:
-        clinic.run(f"ALTER ROLE {name} LOGIN PASSWORD 'x'")
-        parts = urlsplit(clinic.url)
-        url = parts._replace(netloc=f"{name}:x@{parts.hostname}:{parts.port}").geturl()
-        with psycopg.connect(url, autocommit=True) as conn:
-            yield Clinic(url, conn)
-        clinic.run(f"DROP OWNED BY {name}")
+    with login(clinic, server) as other:
+        yield other
 
 
 def test_who_may_not_work_the_queue(clinic: Clinic, stranger: Clinic) -> None:

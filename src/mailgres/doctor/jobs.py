@@ -46,6 +46,7 @@ def secrets(patient: Patient) -> Iterator[Finding]:
                 " deploy/supabase/process.sql does",
                 psql(f"SELECT cron.unschedule({row['id']})"),
             )
+    yield from _own_only(patient, "cron-secrets")
 
 
 def runs(patient: Patient) -> Iterator[Finding]:
@@ -60,6 +61,13 @@ def runs(patient: Patient) -> Iterator[Finding]:
             failed,
             psql(row["look"]),
         )
+    yield from _own_only(patient, "cron-jobs")
+
+
+def _own_only(patient: Patient, check: str) -> Iterator[Finding]:
+    if patient.one("unseen_jobs")["some"]:
+        own = "not checked: jobs of other users; pg_cron shows your own jobs only"
+        yield Finding(check, "info", own, "run mailgres doctor as a superuser, too")
 
 
 CHECKS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mailgres import __version__
 from mailgres.doctor.finding import Check, Finding, duration, psql
@@ -22,15 +22,11 @@ RESCHEDULE = "SELECT reschedule_email(id, now()) FROM email_queue WHERE"
 
 def scheduler(patient: Patient) -> Iterator[Finding]:
     """Somebody processes: a worker lives, or emails were processed lately, or none waits."""
-    found = patient.one("scheduler", sample=SAMPLE)
-    waits = found["oldest_due"] or 0
+    found = patient.one("scheduler", sample=SAMPLE, late=LATE)
     if found["alive"]:
-        if waits > LATE:
+        if found["emails"]:
             yield Finding(
-                "scheduler",
-                "warning",
-                f"workers live, but an email has been due for {duration(waits)}",
-                "mailgres eta",
+                "scheduler", "warning", f"workers live, but {_late(found)}", "mailgres eta"
             )
         for row in patient.ask("other_versions", version=__version__):
             yield Finding(
@@ -39,16 +35,25 @@ def scheduler(patient: Patient) -> Iterator[Finding]:
                 f"the worker {row['worker']} runs mailgres {row['version']}, this is {__version__}",
                 "systemctl restart mailgres-worker",
             )
-    elif waits > LATE:
-        yield Finding(
-            "scheduler",
-            "error",
-            f"nobody processes: no worker lives, and an email has been due for {duration(waits)}",
-            START,
-        )
+    elif found["processed"] and found["emails"]:
+        # `process` and `serve` have no heartbeat: what they did is all that is seen of them
+        flows = f"emails are processed, but {_late(found)}"
+        yield Finding("scheduler", "warning", flows, "mailgres eta")
+    elif found["free"]:
+        nobody = f"nobody processes: no worker lives, and {_late(found)}"
+        yield Finding("scheduler", "error", nobody, START)
+    elif found["emails"]:
+        held = f"no worker lives; {_late(found)}; no late email may be sent now"
+        yield Finding("scheduler", "warning", held, "mailgres eta")
     elif not found["processed"]:
         idle = "no worker lives, and nothing was processed in the last 15 minutes; nothing is late"
         yield Finding("scheduler", "info", idle, START)
+
+
+def _late(found: dict[str, Any]) -> str:
+    """How many emails are late, and where the oldest of them waits."""
+    where = f"on the route {found['route']} of the tenant {found['tenant']}"
+    return f"{_many(found['emails'])} late, the oldest {where} by {duration(found['seconds'])}"
 
 
 def stuck(patient: Patient) -> Iterator[Finding]:
@@ -83,20 +88,26 @@ def stuck(patient: Patient) -> Iterator[Finding]:
             f" ({found['parked_code'] or 'no code'})",
             f"mailgres errors explain {found['parked_code'] or 'config'}",
         )
-    for row in patient.ask("unreachable", sample=SAMPLE):
-        yield Finding(
-            "stuck-emails",
-            "error",
-            f"emails wait on the route {row['route']}, {row['why']}",
-            row["fix"],
-        )
-    for row in patient.ask("paused_tenants", sample=SAMPLE):
+    for row in patient.ask("unreachable"):
+        why = "which is paused" if row["paused"] else "which has no provider"
+        waiting = f"emails wait on the route {row['route']}, {why}"
+        yield Finding("stuck-emails", "error", waiting, _way_out(row))
+    for row in patient.ask("paused_tenants"):
         yield Finding(
             "stuck-emails",
             "info",
             f"emails of the tenant {row['tenant']} wait: it is paused",
             psql(row["resume"]),
         )
+
+
+def _way_out(row: dict[str, Any]) -> str:
+    """What opens a route. Never by capturing: what is captured counts as sent and never leaves."""
+    if row["paused"]:
+        return f"mailgres routes resume {row['route']}"
+    if row["provider"]:
+        return f"mailgres routes set {row['route']} {row['provider']}"
+    return f"mailgres providers list  # then: mailgres routes set {row['route']} <provider>"
 
 
 def _many(count: int) -> str:
