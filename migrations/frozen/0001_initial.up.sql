@@ -1139,6 +1139,7 @@ BEGIN
         IF NEW.provider_message_id IS NULL THEN
             NEW.provider := NULL;  -- nobody of ours sent it
         END IF;
+        NEW.uncertain_since := NULL;
     END IF;
     RETURN NEW;
 END
@@ -1153,7 +1154,7 @@ CREATE TRIGGER mend
         OR (NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL)
         OR (NEW.status = 'failed') <> (NEW.dead_at IS NOT NULL)
         OR (NEW.status = 'failed' AND coalesce(NEW.error_message, '') = '')
-        OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL
+        OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL OR NEW.uncertain_since IS NOT NULL
             OR (NEW.provider_message_id IS NULL AND NEW.provider IS NOT NULL)))
     )
     EXECUTE FUNCTION mailgres.mend();
@@ -1962,6 +1963,25 @@ $$;
 COMMENT ON FUNCTION mailgres.have_batch(uuid) IS
     'Whether this transaction alone has to do with a batch, to its end.';
 
+-- A batch brings in emails of tenants whom the claim did not come to: their buckets, too, are
+-- had at once or not at all (see tenant_room).
+CREATE FUNCTION mailgres.have_buckets(p_ids uuid[]) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_names  constant text[] := ARRAY(
+        SELECT DISTINCT 'tenant:' || q.tenant_id FROM public.email_queue q WHERE q.id = ANY (p_ids));
+    v_mine   int;
+BEGIN
+    SELECT count(*) INTO v_mine FROM (
+        SELECT FROM mailgres.buckets b WHERE b.name = ANY (v_names) FOR UPDATE SKIP LOCKED) x;
+    RETURN v_mine = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.have_buckets(uuid[]) IS
+    'Whether this transaction has the rate limits of all tenants of these emails, to its end.';
+
 -- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
 -- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
 -- it for itself (pick_of takes its lock), but somebody else may be at work on the others,
@@ -1974,6 +1994,7 @@ DECLARE
     v_away   boolean;
     v_all    uuid[];
     v_mine   uuid[];
+    v_whole  boolean;
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -1988,21 +2009,20 @@ BEGIN
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
-              AND q.dead_at IS NULL);
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending');
         v_mine := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
-              AND q.dead_at IS NULL
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending'
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF cardinality(v_mine) = v_batch.size THEN
+        v_whole := cardinality(v_mine) = v_batch.size;
+        IF v_whole AND mailgres.have_buckets(v_mine) THEN
             p_ids := p_ids || v_mine;
-        ELSIF v_away OR cardinality(v_mine) < cardinality(v_all) THEN
+        ELSIF v_whole OR v_away OR cardinality(v_mine) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
             WHERE q.id = ANY (v_mine);
         ELSE
-            -- Some of it was settled: the call cannot be repeated as it was.
+            -- Some of it was settled, by an event or by hand: the call cannot be repeated as it was.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
                 error_message = 'an earlier try may have arrived, and its batch is no longer whole'
@@ -6727,6 +6747,7 @@ BEGIN
     RETURN p_email.batch_id IS NULL OR p_email.batch_size <= (
         SELECT count(*) FROM public.email_queue q
         WHERE q.batch_id = p_email.batch_id AND q.uncertain_since IS NOT NULL
+          AND (q.status NOT IN ('sent', 'cancelled') OR q.id = p_email.id)
     ) + (
         SELECT count(*) FROM public.email_queue q
         WHERE q.status = 'sending' AND q.due_at IS NOT NULL
@@ -6736,6 +6757,14 @@ $$;
 
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
     'Whether an email that may have arrived can be sent again under its key and arrive once.';
+
+CREATE FUNCTION mailgres.against_doubling() RETURNS mailgres.refusal
+    LANGUAGE sql IMMUTABLE
+RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+        'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+
+COMMENT ON FUNCTION mailgres.against_doubling() IS
+    'What stands in the way of sending an email again that may have arrived.';
 
 CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
@@ -6749,8 +6778,7 @@ BEGIN
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
-        RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
-                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+        RETURN mailgres.against_doubling();
     END IF;
     RETURN NULL;
 END
@@ -6759,11 +6787,15 @@ $$;
 COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
     'What stands in the way of retrying an email.';
 
-CREATE FUNCTION mailgres.reopen(p_ids uuid[]) RETURNS uuid[]
+-- Events settle emails without asking who has their batch: so whether the key of an email
+-- protects is asked again when nobody can settle any of the rest, and only those with consent
+-- (p_accept_duplicate) go out under another.
+CREATE FUNCTION mailgres.reopen(p_ids uuid[], p_accept_duplicate boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_kept     uuid[];
+    v_rest     uuid[];
     v_renewed  uuid[];
 BEGIN
     v_kept := ARRAY(
@@ -6771,11 +6803,22 @@ BEGIN
         WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
     -- Who may have arrived in a batch goes again with all of it, or not at all.
     IF cardinality(v_kept) > 0 THEN
-        v_kept := v_kept || ARRAY(
+        v_rest := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept))
-              AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.id <> ALL (v_kept)
+              AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed') AND q.id <> ALL (v_kept)
             ORDER BY q.id FOR UPDATE);
+        v_kept := ARRAY(
+            SELECT q.id FROM public.email_queue q WHERE q.id = ANY (v_kept) AND mailgres.key_protects(q));
+        v_kept := v_kept || ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.id = ANY (v_rest)
+              AND q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept)));
+    END IF;
+    IF NOT coalesce(p_accept_duplicate, false) THEN
+        p_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.id = ANY (p_ids) AND (q.uncertain_since IS NULL OR q.id = ANY (v_kept)));
     END IF;
     p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
     -- A waiting email whose tries all failed for certain goes on with the key it has.
@@ -6799,8 +6842,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.reopen(uuid[]) IS
-    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them.';
+COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
+    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
@@ -6808,7 +6851,9 @@ AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
     PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
-    PERFORM mailgres.reopen(ARRAY[p_queue_id]);
+    IF p_queue_id <> ALL (mailgres.reopen(ARRAY[p_queue_id], p_accept_duplicate)) THEN
+        PERFORM mailgres.refuse_if(mailgres.against_doubling());
+    END IF;
     RETURN true;
 END
 $$;
@@ -6906,10 +6951,10 @@ BEGIN
     LOOP
         v_all := (
             SELECT count(*) FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL);
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed'));
         v_mine := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
         IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
@@ -6981,19 +7026,24 @@ DECLARE
     v_taken  uuid[];
     v_email  public.email_queue;
     v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_may    uuid[] := '{}';
+    v_not    mailgres.done[] := '{}';
+    v_done   uuid[];
 BEGIN
     v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
         v_no := mailgres.against_retry(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
+            v_may := v_may || v_email.id;
         ELSE
-            RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.done;
         END IF;
     END LOOP;
-    v_done := mailgres.reopen(v_done);
+    v_done := mailgres.reopen(v_may, p_accept_duplicates);
     RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
+    RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
+    v_no := mailgres.against_doubling();
+    RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
     RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
 END
 $$;

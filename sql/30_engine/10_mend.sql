@@ -49,6 +49,7 @@ BEGIN
         IF NEW.provider_message_id IS NULL THEN
             NEW.provider := NULL;  -- nobody of ours sent it
         END IF;
+        NEW.uncertain_since := NULL;
     END IF;
     RETURN NEW;
 END
@@ -63,7 +64,7 @@ CREATE TRIGGER mend
         OR (NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL)
         OR (NEW.status = 'failed') <> (NEW.dead_at IS NOT NULL)
         OR (NEW.status = 'failed' AND coalesce(NEW.error_message, '') = '')
-        OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL
+        OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL OR NEW.uncertain_since IS NOT NULL
             OR (NEW.provider_message_id IS NULL AND NEW.provider IS NOT NULL)))
     )
     EXECUTE FUNCTION mailgres.mend();

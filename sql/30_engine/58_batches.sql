@@ -72,6 +72,25 @@ $$;
 COMMENT ON FUNCTION mailgres.have_batch(uuid) IS
     'Whether this transaction alone has to do with a batch, to its end.';
 
+-- A batch brings in emails of tenants whom the claim did not come to: their buckets, too, are
+-- had at once or not at all (see tenant_room).
+CREATE FUNCTION mailgres.have_buckets(p_ids uuid[]) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_names  constant text[] := ARRAY(
+        SELECT DISTINCT 'tenant:' || q.tenant_id FROM public.email_queue q WHERE q.id = ANY (p_ids));
+    v_mine   int;
+BEGIN
+    SELECT count(*) INTO v_mine FROM (
+        SELECT FROM mailgres.buckets b WHERE b.name = ANY (v_names) FOR UPDATE SKIP LOCKED) x;
+    RETURN v_mine = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.have_buckets(uuid[]) IS
+    'Whether this transaction has the rate limits of all tenants of these emails, to its end.';
+
 -- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
 -- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
 -- it for itself (pick_of takes its lock), but somebody else may be at work on the others,
@@ -84,6 +103,7 @@ DECLARE
     v_away   boolean;
     v_all    uuid[];
     v_mine   uuid[];
+    v_whole  boolean;
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -98,21 +118,20 @@ BEGIN
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
-              AND q.dead_at IS NULL);
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending');
         v_mine := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
-              AND q.dead_at IS NULL
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending'
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF cardinality(v_mine) = v_batch.size THEN
+        v_whole := cardinality(v_mine) = v_batch.size;
+        IF v_whole AND mailgres.have_buckets(v_mine) THEN
             p_ids := p_ids || v_mine;
-        ELSIF v_away OR cardinality(v_mine) < cardinality(v_all) THEN
+        ELSIF v_whole OR v_away OR cardinality(v_mine) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
             WHERE q.id = ANY (v_mine);
         ELSE
-            -- Some of it was settled: the call cannot be repeated as it was.
+            -- Some of it was settled, by an event or by hand: the call cannot be repeated as it was.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
                 error_message = 'an earlier try may have arrived, and its batch is no longer whole'

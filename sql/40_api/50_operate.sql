@@ -120,6 +120,7 @@ BEGIN
     RETURN p_email.batch_id IS NULL OR p_email.batch_size <= (
         SELECT count(*) FROM public.email_queue q
         WHERE q.batch_id = p_email.batch_id AND q.uncertain_since IS NOT NULL
+          AND (q.status NOT IN ('sent', 'cancelled') OR q.id = p_email.id)
     ) + (
         SELECT count(*) FROM public.email_queue q
         WHERE q.status = 'sending' AND q.due_at IS NOT NULL
@@ -129,6 +130,14 @@ $$;
 
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
     'Whether an email that may have arrived can be sent again under its key and arrive once.';
+
+CREATE FUNCTION mailgres.against_doubling() RETURNS mailgres.refusal
+    LANGUAGE sql IMMUTABLE
+RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+        'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+
+COMMENT ON FUNCTION mailgres.against_doubling() IS
+    'What stands in the way of sending an email again that may have arrived.';
 
 CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
@@ -142,8 +151,7 @@ BEGIN
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
-        RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
-                'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
+        RETURN mailgres.against_doubling();
     END IF;
     RETURN NULL;
 END
@@ -152,11 +160,15 @@ $$;
 COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
     'What stands in the way of retrying an email.';
 
-CREATE FUNCTION mailgres.reopen(p_ids uuid[]) RETURNS uuid[]
+-- Events settle emails without asking who has their batch: so whether the key of an email
+-- protects is asked again when nobody can settle any of the rest, and only those with consent
+-- (p_accept_duplicate) go out under another.
+CREATE FUNCTION mailgres.reopen(p_ids uuid[], p_accept_duplicate boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_kept     uuid[];
+    v_rest     uuid[];
     v_renewed  uuid[];
 BEGIN
     v_kept := ARRAY(
@@ -164,11 +176,22 @@ BEGIN
         WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
     -- Who may have arrived in a batch goes again with all of it, or not at all.
     IF cardinality(v_kept) > 0 THEN
-        v_kept := v_kept || ARRAY(
+        v_rest := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept))
-              AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.id <> ALL (v_kept)
+              AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed') AND q.id <> ALL (v_kept)
             ORDER BY q.id FOR UPDATE);
+        v_kept := ARRAY(
+            SELECT q.id FROM public.email_queue q WHERE q.id = ANY (v_kept) AND mailgres.key_protects(q));
+        v_kept := v_kept || ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.id = ANY (v_rest)
+              AND q.batch_id IN (SELECT k.batch_id FROM public.email_queue k WHERE k.id = ANY (v_kept)));
+    END IF;
+    IF NOT coalesce(p_accept_duplicate, false) THEN
+        p_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.id = ANY (p_ids) AND (q.uncertain_since IS NULL OR q.id = ANY (v_kept)));
     END IF;
     p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
     -- A waiting email whose tries all failed for certain goes on with the key it has.
@@ -192,8 +215,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.reopen(uuid[]) IS
-    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them.';
+COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
+    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
@@ -201,7 +224,9 @@ AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
     PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
-    PERFORM mailgres.reopen(ARRAY[p_queue_id]);
+    IF p_queue_id <> ALL (mailgres.reopen(ARRAY[p_queue_id], p_accept_duplicate)) THEN
+        PERFORM mailgres.refuse_if(mailgres.against_doubling());
+    END IF;
     RETURN true;
 END
 $$;

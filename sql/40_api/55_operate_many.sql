@@ -42,10 +42,10 @@ BEGIN
     LOOP
         v_all := (
             SELECT count(*) FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL);
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed'));
         v_mine := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL
+            WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
         IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
@@ -117,19 +117,24 @@ DECLARE
     v_taken  uuid[];
     v_email  public.email_queue;
     v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_may    uuid[] := '{}';
+    v_not    mailgres.done[] := '{}';
+    v_done   uuid[];
 BEGIN
     v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
         v_no := mailgres.against_retry(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
+            v_may := v_may || v_email.id;
         ELSE
-            RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
+            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.done;
         END IF;
     END LOOP;
-    v_done := mailgres.reopen(v_done);
+    v_done := mailgres.reopen(v_may, p_accept_duplicates);
     RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
+    RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
+    v_no := mailgres.against_doubling();
+    RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
     RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
 END
 $$;

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
 from providers_state.stage import DAY, MINUTE, SECOND, Stage, batches
-from support.concurrency import at_once
+from support.concurrency import at_once, wait_until_blocked
 from support.postgres import Connect
 from support.queue import Clock, report
 
@@ -211,3 +213,57 @@ def test_a_batch_of_which_somebody_tells_at_this_moment_is_left_to_him(
         telling.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (late[3].id,))
         assert committed.value("SELECT mailgres.reap()") == 0
     assert committed.value("SELECT mailgres.reap()") == 30
+
+
+RETRIES = {
+    "retry_email": "SELECT retry_email(%s)",
+    "reopen": "SELECT mailgres.reopen(ARRAY[%s], false)",
+}
+
+
+@pytest.mark.parametrize("how", RETRIES)
+def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
+    committed: Stage, workers: list[Stage], connect: Connect, how: str
+) -> None:
+    """The batch was whole when the retry began, and is not when the event is committed."""
+    committed.add("batches", batch=20)
+    committed.lead("batches")
+    committed.put(3)
+    one, settled, _ = committed.call("ambiguous", 3, batch_size=3)
+    before = committed.email(one.id)
+    retrier = workers[0]
+    with connect(autocommit=False) as teller, ThreadPoolExecutor(1) as pool:
+        teller.execute("SELECT record_email_event('delivered', %s)", (settled.id,))
+        retry = pool.submit(retrier.rows, RETRIES[how], one.id)
+        wait_until_blocked(committed.conn, retrier.conn, retry)
+        teller.commit()
+        if how == "retry_email":
+            with pytest.raises(psycopg.Error, match="may deliver it twice"):
+                retry.result()
+        else:
+            assert retry.result() == [([],)]
+    assert committed.email(one.id) == before
+
+
+def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_for_later(
+    committed: Stage, connect: Connect, frozen: Clock
+) -> None:
+    """Else two claims, each with the tenant of one batch, would wait for each other."""
+    committed.add("batches", batch=20)
+    committed.lead("batches")
+    committed.put(2, tenant_id="a")
+    committed.put(2, tenant_id="b")
+    first = committed.call("ambiguous", 4, batch_size=4)
+    assert len(batches(first)) == 1
+    frozen.forward(MINUTE)
+    for tenant in "ab":
+        committed.run("SELECT mailgres.limit_tenant(%s, 50)", tenant)
+    committed.run("SET lock_timeout = '1s'")
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM mailgres.buckets WHERE name = 'tenant:b' FOR UPDATE")
+        assert committed.claim(limit=1) == []
+        assert committed.statuses() == {"pending": 4}
+    frozen.forward(2 * SECOND)
+    assert {email.id for email in committed.claim(limit=1)} == {email.id for email in first}
+    tokens = "SELECT tokens FROM mailgres.buckets WHERE name LIKE 'tenant:%'"
+    assert [row.tokens for row in committed.rows(tokens)] == [48, 48]

@@ -126,14 +126,15 @@ INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version against_cancel against_reschedule against_retry are_addresses are_attachments
-        are_headers are_tags asked_until attach bucket_of cancel_these clean_source closed_by
-        complete_batches count_dead count_email count_leased count_sent dead_reasons enqueue_many
-        expire_these fault_of fault_of_contents fault_of_options fault_of_settings first_id_of
-        first_ids fit_stand_ins fold_counts fold_tries forbid_change free_waiting go_round
-        has_attachments has_bounced log_event
-        has_stand_in have_batch heed heed_failures heed_quotas ids_of is_address is_bound is_open
-        is_plain is_sender is_shut judge key_protects known_provider known_route lease lock_batches
+        add_version against_cancel against_doubling against_reschedule against_retry are_addresses
+        are_attachments are_headers are_tags asked_until attach bucket_of cancel_these clean_source
+        closed_by complete_batches count_dead count_email count_leased count_sent dead_reasons
+        enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
+        first_id_of first_ids fit_stand_ins fold_counts fold_tries forbid_change free_waiting
+        go_round has_attachments has_bounced log_event
+        has_stand_in have_batch have_buckets heed heed_failures heed_quotas ids_of is_address
+        is_bound is_open is_plain is_sender is_shut judge key_protects known_provider known_route
+        lease lock_batches
         lock_email lock_limits mask_email matching may_pick may_repeat mend next_pause
         next_tenant next_token_at not_taken open_routes opens_at out_at pace_of pick pick_few
         pick_of plan_calls
