@@ -7,7 +7,6 @@ is noticed before use; one that breaks later is reported, because the request ma
 from __future__ import annotations
 
 import json as json_module
-import ssl
 from dataclasses import dataclass
 from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
@@ -19,28 +18,23 @@ import urllib3.exceptions
 from requests.adapters import HTTPAdapter
 
 from mailgres.providers.deadline import watched, within
+from mailgres.providers.reached import causes, never_connected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _LARGEST_ANSWER = 8 * 1024 * 1024
 _CHUNK = 65536
 _LONGEST_CONNECT = 10.0
+_LATE = "the answer does not end"
 
-_NEVER_CONNECTED = (
-    urllib3.exceptions.NewConnectionError,
-    urllib3.exceptions.NameResolutionError,
-    urllib3.exceptions.ConnectTimeoutError,
-    urllib3.exceptions.ProxyError,
-    urllib3.exceptions.LocationParseError,
+_NO_ADDRESS = (
     requests.ConnectTimeout,
     requests.exceptions.InvalidURL,
     requests.exceptions.InvalidSchema,
     requests.exceptions.MissingSchema,
-    requests.exceptions.ProxyError,
-    ssl.SSLCertVerificationError,
 )
-"""What can only happen before a request is on its way."""
+"""What requests itself raises before a request is on its way."""
 
 
 class Unreached(Exception):
@@ -130,13 +124,18 @@ class Account:
     def _send(self, prepared: requests.PreparedRequest, settings: Mapping[str, Any]) -> Answer:
         connecting = min(self._timeout, _LONGEST_CONNECT)
         with within(connecting + self._timeout) as watch:
-            with self._session.send(
-                prepared, timeout=(connecting, self._timeout), allow_redirects=False, **settings
-            ) as response:
-                kept = {name.lower(): value for name, value in response.headers.items()}
-                answer = Answer(response.status_code, kept, _body(response.raw))
+            try:
+                with self._session.send(
+                    prepared, timeout=(connecting, self._timeout), allow_redirects=False, **settings
+                ) as response:
+                    kept = {name.lower(): value for name, value in response.headers.items()}
+                    answer = Answer(response.status_code, kept, _body(response.raw))
+            except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+                if watch.expired:
+                    raise NoAnswer(_LATE) from error
+                raise
             if watch.expired:  # it was cut off, and does not always look like that
-                raise urllib3.exceptions.HTTPError("the answer does not end")
+                raise NoAnswer(_LATE)
             return answer
 
 
@@ -146,7 +145,7 @@ def _body(raw: urllib3.BaseHTTPResponse) -> bytes:
     while part := raw.read1(_CHUNK, decode_content=True):
         parts += part
         if len(parts) > _LARGEST_ANSWER:
-            raise urllib3.exceptions.HTTPError("the answer does not end")
+            raise urllib3.exceptions.HTTPError(_LATE)
     return bytes(parts)
 
 
@@ -192,26 +191,14 @@ class _Bearer(requests.auth.AuthBase):
 
 def _before_sending(error: Exception) -> Unreached | Malformed:
     """What kept a request from being made: where it goes, or what is in it."""
-    if isinstance(error, _NEVER_CONNECTED):
+    if isinstance(error, _NO_ADDRESS) or never_connected(error):
         return Unreached(type(error).__name__)
     return Malformed(type(error).__name__)
 
 
 def _while_sending(error: Exception) -> Unreached | NoAnswer:
     """Tell how far the call got. In doubt, it may have arrived."""
-    chain = list(_causes(error))
-    reason = type(chain[-1]).__name__
-    if any(isinstance(cause, _NEVER_CONNECTED) for cause in chain):
+    reason = type(list(causes(error))[-1]).__name__
+    if isinstance(error, _NO_ADDRESS) or never_connected(error):
         return Unreached(reason)
     return NoAnswer(reason)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised for: requests and urllib3 wrap each other's."""
-    seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        wrapped = (getattr(found, "reason", None), *found.args, found.__cause__)
-        found = next((each for each in wrapped if isinstance(each, BaseException)), None)

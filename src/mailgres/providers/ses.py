@@ -19,6 +19,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
     BotoCoreError,
     ClientError,
     EndpointConnectionError,
+    ProxyConnectionError,
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
@@ -28,8 +29,9 @@ from mailgres.providers.base import Capabilities
 from mailgres.providers.deadline import watched, within
 from mailgres.providers.faults import UNKNOWN, classify
 from mailgres.providers.header import Unsendable
+from mailgres.providers.reached import never_connected
 from mailgres.providers.retry_after import retry_after
-from mailgres.providers.ses_faults import NO_MESSAGE_ID, NO_SUCH_REGION, SES_RULES
+from mailgres.providers.ses_faults import NO_MESSAGE_ID, NO_PROXY, NO_SUCH_REGION, SES_RULES
 from mailgres.providers.ses_message import as_params
 
 if TYPE_CHECKING:
@@ -240,6 +242,8 @@ def _code(error: Exception) -> str:
     """The code of the API's fault, or the nearest class of botocore's that a rule knows."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code") or "unknown")
+    if isinstance(error, ProxyConnectionError) and never_connected(error.kwargs["error"]):
+        return NO_PROXY
     names = [each.__name__ for each in type(error).__mro__]
     return next((name for name in names if name in _KNOWN), names[0])
 

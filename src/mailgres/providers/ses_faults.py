@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TOO_LARGE = "message_too_large"
 NO_SUCH_REGION = "no_such_region"
 NO_MESSAGE_ID = "no_message_id"
+NO_PROXY = "no_proxy_connection"
 
 _DAILY = r"daily message quota|daily sending quota|24.?hour"
 _NOT_VERIFIED = r"not verified|failed the check"
@@ -108,7 +109,8 @@ _SENDING = (
 _BROKEN: tuple[tuple[Verdict, str, str], ...] = (
     ("transient", "EndpointConnectionError", "No connection came about."),
     ("transient", "ConnectTimeoutError", "No connection came about in time."),
-    ("transient", "ProxyConnectionError", "No connection to the proxy came about."),
+    ("transient", NO_PROXY, "No connection through the proxy came about."),
+    ("ambiguous", "ProxyConnectionError", "The connection to the proxy was lost during the call."),
     ("ambiguous", "ReadTimeoutError", "The call was made and no answer came in time."),
     ("ambiguous", "ConnectionClosedError", "The connection was closed before the answer."),
     ("ambiguous", "ResponseStreamingError", "The answer broke off."),
