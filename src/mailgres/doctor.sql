@@ -12,6 +12,28 @@ SELECT current_setting('server_version_num')::int AS number,
        pg_is_in_recovery() AS standby,
        current_setting('default_transaction_read_only')::boolean AS read_only
 
+-- read_only_settings --
+-- Where the default was made, of what counts for who logs in; and whether he may take it back.
+SELECT CASE WHEN s.setrole = 0 AND s.setdatabase = 0 THEN 'ALTER ROLE ALL'
+            WHEN s.setrole = 0 THEN format('ALTER DATABASE %%I', d.datname)
+            ELSE format('ALTER ROLE %%I', r.rolname)
+                 || CASE WHEN s.setdatabase = 0 THEN '' ELSE format(' IN DATABASE %%I', d.datname) END
+       END || ' RESET default_transaction_read_only' AS reset,
+       m.rolsuper OR s.setrole = m.oid
+       OR s.setrole = 0 AND s.setdatabase <> 0 AND pg_has_role(m.oid, d.datdba, 'USAGE') AS mine
+FROM pg_db_role_setting s
+JOIN pg_database d ON d.datname = current_database()
+JOIN pg_roles m ON m.rolname = session_user
+LEFT JOIN pg_roles r ON r.oid = s.setrole
+CROSS JOIN LATERAL unnest(s.setconfig) c(setting)
+WHERE s.setdatabase IN (0, d.oid) AND s.setrole IN (0, m.oid)
+  AND c.setting LIKE 'default\_transaction\_read\_only=%%' AND split_part(c.setting, '=', 2)::boolean
+ORDER BY s.setdatabase, s.setrole
+
+-- read_only_source --
+SELECT source IN ('client', 'environment variable') AS of_client
+FROM pg_settings WHERE name = 'default_transaction_read_only'
+
 -- clock --
 SELECT extract(epoch FROM clock_timestamp())::float8 AS epoch,
        extract(epoch FROM mailgres.now() - now())::float8 AS travelled

@@ -44,7 +44,8 @@ class Clinic:
         assert finding.fix is not None
         psql = find_program("psql", self.conn.info.server_version // 10000)
         path = f"{psql.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
-        environment = {"PATH": path, "DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"}
+        urls = {"DATABASE_URL": self.url, "ADMIN_DATABASE_URL": self.url}
+        environment = {"PATH": path, "LC_ALL": "C.UTF-8", **urls}
         done = subprocess.run(
             ["/bin/sh", "-c", finding.fix],
             env=environment,

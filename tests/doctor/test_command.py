@@ -33,6 +33,33 @@ def test_errors_have_a_command_and_an_exit_code(
     assert summary == "1 error"
 
 
+def test_fixes_are_aimed_at_the_database_that_was_examined(
+    conn: psycopg.Connection, database_url: str, tmp_path: Path
+) -> None:
+    """Wherever its URL is from; and the URL itself, with its password, is not printed."""
+    conn.execute("ALTER TABLE email_logs DISABLE ROW LEVEL SECURITY")
+    conn.execute("DROP INDEX email_queue_due_idx")
+    file = tmp_path / "its $HOME.toml"
+    file.write_text(f'database_url = "{database_url}"\n', encoding="utf-8")
+    file.chmod(0o600)
+    other = "postgresql://127.0.0.1:1/other"
+    examine = ("doctor", "--offline", "--json", "--only", "row-security", "--only")
+    flag = "'<the URL from --database-url>'"
+    for arguments, env, named in (
+        ((), {"MAILGRES_DATABASE_URL": database_url}, '"$MAILGRES_DATABASE_URL"'),
+        (("--database-url", database_url), {}, flag),
+        (("--config", str(file)), {"DATABASE_URL": ""}, f"'<the URL from {file} line 1>'"),
+    ):
+        done = Program(other).run(*examine, "missing-indexes", *arguments, **env)
+        index, rows = sorted(one["fix"] for one in json.loads(done.stdout))
+        assert rows.startswith(f"psql {named} -c ")
+        assert index.endswith(f" | psql -v ON_ERROR_STOP=1 {named}")
+        assert index.startswith(f"mailgres doctor --sql --database-url {flag}") is bool(
+            named == flag
+        )
+        assert database_url not in done.stdout
+
+
 def test_json(conn: psycopg.Connection, mailgres: Program) -> None:
     conn.execute("DROP INDEX email_queue_urgent_idx")
     done = mailgres.run("doctor", "--offline", "--json")

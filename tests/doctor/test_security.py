@@ -167,6 +167,16 @@ def test_jobs_of_others_are_named_as_unseen(scheduled: Clinic, server: Server) -
     assert scheduled.finding("cron-secrets").severity == "error", "a superuser sees all"
 
 
+def test_a_schema_of_jobs_that_one_may_not_look_into(scheduled: Clinic, server: Server) -> None:
+    with login(scheduled, server) as other:
+        for check in ("cron-secrets", "cron-jobs"):
+            found = other.finding(check)
+            assert found.message == "not checked: permission denied for schema cron"
+            scheduled.mend(found)  # as an administrator
+            assert other.findings(check) == []
+            scheduled.run(f"REVOKE ALL ON SCHEMA cron FROM {other.conn.info.user}")
+
+
 def test_a_job_that_fails(scheduled: Clinic) -> None:
     scheduled.run("SELECT cron.schedule('mailgres-process', '* * * * *', 'SELECT 1')")
     ran = """INSERT INTO cron.job_run_details (jobid, status, return_message, start_time)

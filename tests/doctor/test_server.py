@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from urllib.parse import quote, urlsplit
 
 import pytest
+from psycopg.sql import Identifier
 
 from doctor.clinic import Clinic, login
 from mailgres.doctor import server
@@ -129,14 +132,45 @@ def test_a_worker_sees_what_it_may(clinic: Clinic, stranger: Clinic) -> None:
         assert stranger.findings(check) == []
     found = stranger.finding("stuck-emails")
     assert found.message.startswith("not checked: permission denied")
-    assert "GRANT mailgres_operator" in (found.fix or "")
+    assert f"""'GRANT mailgres_operator TO "{stranger.conn.info.user}"'""" in (found.fix or "")
+    clinic.mend(found)  # as an administrator
+    assert stranger.findings("stuck-emails") == []
+
+
+def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Clinic) -> None:
+    fix = stranger.finding("schema-version").fix or ""
+    done = subprocess.run(
+        ["/bin/sh", "-c", fix],
+        env={"DATABASE_URL": stranger.url},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "ADMIN_DATABASE_URL: is to be the URL of this database for an admin" in done.stderr
+
+
+def test_a_name_that_has_to_be_quoted(clinic: Clinic, server: Server) -> None:
+    with login(clinic, server) as other:
+        strange = other.conn.info.user + ' "it\'s"'
+        named = Identifier(strange).as_string(None)
+        clinic.run(f"CREATE ROLE {named} LOGIN PASSWORD 'x'")
+        try:
+            parts = urlsplit(clinic.url)
+            netloc = f"{quote(strange)}:x@{parts.hostname}:{parts.port}"
+            strangely = replace(other, url=parts._replace(netloc=netloc).geturl())
+            clinic.mend(strangely.finding("schema-version"))
+            assert strangely.findings("schema-version") == []
+        finally:
+            clinic.run(f"DROP ROLE {named}")
 
 
 def test_transactions_of_others_are_named_as_unseen(clinic: Clinic, stranger: Clinic) -> None:
     found = stranger.finding("transactions")
     assert found.severity == "info"
     assert "which this user may not see" in found.message
-    clinic.run(f"GRANT pg_read_all_stats TO {stranger.conn.info.user}")
+    clinic.mend(found)  # as an administrator
     assert stranger.findings("transactions") == []
 
 
@@ -150,11 +184,33 @@ def test_missing_roles(clinic: Clinic) -> None:
     assert "CREATE ROLE mailgres_producer NOLOGIN" in (found.fix or "")
 
 
-def test_read_only_by_default(clinic: Clinic) -> None:
-    name = database_name(clinic.url)
-    clinic.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    found = clinic.finding("postgresql")
-    assert found.severity == "error"
-    clinic.run("SET default_transaction_read_only = off")
-    clinic.run(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-    assert clinic.findings("postgresql") == []
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["ALTER DATABASE {database} SET"],
+        ["ALTER ROLE {role} SET"],
+        ["ALTER ROLE {role} IN DATABASE {database} SET"],
+        ["ALTER ROLE {role} SET", "ALTER DATABASE {database} SET"],
+    ],
+)
+def test_read_only_by_default(clinic: Clinic, stranger: Clinic, settings: list[str]) -> None:
+    """Whoever set it for whom, the command takes it back, though it holds for itself, too."""
+    names = {"database": database_name(clinic.url), "role": stranger.conn.info.user}
+    assert stranger.findings("postgresql") == []
+    for setting in settings:
+        clinic.run(f"{setting.format(**names)} default_transaction_read_only = on")
+    found = stranger.finding("postgresql")
+    assert (found.severity, found.message) == (
+        "error",
+        "transactions are read-only by default here",
+    )
+    of_database = any("ALTER DATABASE" in setting for setting in settings)
+    assert ("ADMIN_DATABASE_URL" in (found.fix or "")) is of_database, "he may not alter it"
+    (clinic if of_database else stranger).mend(found)
+    assert stranger.findings("postgresql") == []
+
+
+def test_read_only_by_the_clients_own_options(clinic: Clinic) -> None:
+    url = f"{clinic.url}?options=-cdefault_transaction_read_only%3Don"
+    found = replace(clinic, url=url).finding("postgresql")
+    assert "out of the URL's options" in (found.fix or "")

@@ -10,7 +10,7 @@ import psycopg
 
 from mailgres import database, migrate
 from mailgres.doctor import dns, grants, health, jobs, queue, schema, sending, server, setup
-from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient, psql
+from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient
 from mailgres.errors import MailgresError
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def examine(
     with _connection(settings) as (connection, found):
         about = [found]
         if connection is not None:
-            about.append(_version(settings))
-            migrated = about[-1].severity == "ok"
-            patient = replace(patient, connection=connection, migrated=migrated)
+            patient = replace(patient, connection=connection)
+            about.append(_version(patient))
+            patient = replace(patient, migrated=about[-1].severity == "ok")
         yield from (each for each in about if not only or each.check in only)
         for check in CHECKS:
             if not only or check.name in only:
@@ -76,20 +76,22 @@ def _connection(
         yield connection, Finding(REACH, "ok", f"{database.describe(url)} answers")
 
 
-def _version(settings: Settings) -> Finding:
+def _version(patient: Patient) -> Finding:
     try:
-        found = migrate.status(settings.database_url)
+        found = migrate.status(patient.settings.database_url)
     except MailgresError as error:
-        return Finding(VERSION, "info", f"not checked: {error.message}", psql(OPERATOR))
+        return Finding(VERSION, "info", f"not checked: {error.message}", patient.grant(*OPERATOR))
     if found.is_current:
         return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
     if not found.known:
         newer = f"{found.current} is of a newer mailgres than this one"
         return Finding(VERSION, "error", newer, "pip install --upgrade mailgres")
     if found.current is None:
-        return Finding(VERSION, "error", "there is no schema of mailgres", "mailgres migrate")
+        return Finding(
+            VERSION, "error", "there is no schema of mailgres", patient.mailgres("migrate")
+        )
     older = f"{found.current}, but this mailgres needs {found.head}"
-    return Finding(VERSION, "error", older, "mailgres migrate")
+    return Finding(VERSION, "error", older, patient.mailgres("migrate"))
 
 
 def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
@@ -99,7 +101,7 @@ def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
     try:
         found = list(_asking(check, patient))
     except psycopg.errors.InsufficientPrivilege as error:
-        return [_not_made(check, database.first_line(error), psql(OPERATOR))]
+        return [_not_made(check, database.first_line(error), patient.grant(*check.sees))]
     except psycopg.errors.QueryCanceled:
         return [_not_made(check, "the database took too long")]
     except psycopg.Error as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from psycopg.rows import dict_row
+from psycopg.sql import Identifier
 
 from mailgres import queries
 
@@ -22,7 +23,9 @@ Severity = Literal["ok", "info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
 
 QUERIES = queries.load("doctor.sql")
-OPERATOR = "GRANT mailgres_operator TO CURRENT_USER"
+OPERATOR = ("GRANT mailgres_operator TO {user}",)
+ADMINISTRATOR = '"${ADMIN_DATABASE_URL:?is to be the URL of this database for an administrator}"'
+"""The shell says so and stops, unless it is set: our own URL is of a user who may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,41 @@ class Patient:
         (row,) = self.ask(query, **parameters)
         return row
 
+    @property
+    def database(self) -> str:
+        """The database as a word of a shell: where its URL is from, as it may hold a password."""
+        origin = self.settings.origin("database_url")
+        if origin.layer == "environment":
+            return f'"${origin.text.split()[0]}"'
+        if origin.layer == "default":
+            return '"$DATABASE_URL"'
+        return shlex.quote(f"<the URL from {origin}>")
+
+    def psql(self, *statements: str) -> str:
+        """The command that runs SQL here; each statement is a transaction of its own."""
+        return f"psql {self.database} {_options(statements)}"
+
+    def grant(self, *statements: str) -> str:
+        """The command by which an administrator gives our user what he lacks."""
+        user = Identifier(self.one("server")["user"]).as_string(None)
+        return (
+            f"psql {ADMINISTRATOR} {_options(each.replace('{user}', user) for each in statements)}"
+        )
+
+    def mailgres(self, command: str) -> str:
+        """A command of ours, for this database."""
+        given = self.settings.origin("database_url").layer == "flag"
+        return f"mailgres {command}" + (f" --database-url {self.database}" if given else "")
+
+    @property
+    def restore(self) -> str:
+        """The command that undoes what differs in the schema."""
+        return f"{self.mailgres('doctor --sql')} | psql -v ON_ERROR_STOP=1 {self.database}"
+
+
+def _options(statements: Iterable[str]) -> str:
+    return " ".join(f"-c {shlex.quote(statement)}" for statement in statements)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -69,12 +107,8 @@ class Check:
     run: Callable[[Patient], Iterable[Finding]]
     good: str
     needs: Literal["nothing", "database", "schema", "network"] = "schema"
-
-
-def psql(*statements: str) -> str:
-    """The command that runs SQL in the database; each statement is a transaction of its own."""
-    options = " ".join(f"-c {shlex.quote(statement)}" for statement in statements)
-    return f'psql "$DATABASE_URL" {options}'
+    sees: tuple[str, ...] = OPERATOR
+    """The grants without which it may be refused."""
 
 
 def duration(seconds: float) -> str:

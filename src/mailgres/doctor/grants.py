@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.finding import Check, Finding
 from mailgres.doctor.schema import functions, relations
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from mailgres.doctor.finding import Patient
 
-SECURE = psql("SELECT mailgres.secure()")
 STRANGERS = ["anon", "authenticated"]
 """Roles that anybody on the internet has on Supabase."""
 
@@ -24,14 +23,14 @@ def row_security(patient: Patient) -> Iterator[Finding]:
             "row-security",
             "error",
             f"{row['table']} has no row security",
-            psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
+            patient.psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
         )
     for row in patient.ask("open_policies", relations=relations(), strangers=STRANGERS):
         yield Finding(
             "row-security",
             "error",
             f"the policy {row['policy']} on {row['table']} lets in {row['who']}",
-            psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
+            patient.psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
         )
 
 
@@ -41,7 +40,8 @@ def grants(patient: Patient) -> Iterator[Finding]:
     for row in patient.ask("open_grants", **asked):
         many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
         verb = {"function": "call", "table": "use", "schema": "look into"}[row["kind"]]
-        yield Finding("grants", "error", f"{row['role']} may {verb} {row['first']}{many}", SECURE)
+        may = f"{row['role']} may {verb} {row['first']}{many}"
+        yield Finding("grants", "error", may, patient.psql("SELECT mailgres.secure()"))
     for row in patient.ask("exposed_schema"):
         without = ", ".join(
             name for name in map(str.strip, row["schemas"].split(",")) if name != "mailgres"
@@ -50,7 +50,7 @@ def grants(patient: Patient) -> Iterator[Finding]:
             "grants",
             "error",
             f"PostgREST exposes the schema mailgres (role {row['role']})",
-            psql(
+            patient.psql(
                 f"ALTER ROLE \"{row['role']}\" SET pgrst.db_schemas = '{without}'",
                 "NOTIFY pgrst, 'reload config'",
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mailgres.doctor.finding import Check, Finding, duration, psql
+from mailgres.doctor.finding import Check, Finding, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def indexes(patient: Patient) -> Iterator[Finding]:
             "indexes",
             "error",
             f"{row['index']} is invalid: it is written to, but never used",
-            psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+            patient.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
         )
 
 
@@ -36,13 +36,15 @@ def bloat(patient: Patient) -> Iterator[Finding]:
     for row in patient.ask("tables"):
         if row["autovacuum"] is False:
             reset = f"ALTER TABLE {row['table']} RESET (autovacuum_enabled)"
-            yield Finding("bloat", "error", f"autovacuum is off for {row['table']}", psql(reset))
+            yield Finding(
+                "bloat", "error", f"autovacuum is off for {row['table']}", patient.psql(reset)
+            )
         if is_bloated(row["live"], row["dead"]):
             yield Finding(
                 "bloat",
                 "warning",
                 f"{row['table']} has {row['dead']:,} dead rows and {row['live']:,} live ones",
-                psql(f"VACUUM (ANALYZE) {row['table']}"),
+                patient.psql(f"VACUUM (ANALYZE) {row['table']}"),
             )
     for row in patient.ask("index_sizes"):
         if is_mostly_air(row["bytes"], row["entries"]):
@@ -51,10 +53,10 @@ def bloat(patient: Patient) -> Iterator[Finding]:
                 "warning",
                 f"{row['index']} takes {row['bytes'] / 1024**2:,.0f} MB for"
                 f" {row['entries']:,.0f} entries",
-                psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+                patient.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
             )
     if patient.one("autovacuum")["off"]:
-        on = psql("ALTER SYSTEM SET autovacuum = on", "SELECT pg_reload_conf()")
+        on = patient.psql("ALTER SYSTEM SET autovacuum = on", "SELECT pg_reload_conf()")
         yield Finding("bloat", "error", "autovacuum is off for the whole server", on)
 
 
@@ -76,7 +78,7 @@ def transactions(patient: Patient) -> Iterator[Finding]:
             "error" if row["seconds"] > VERY_OLD else "warning",
             f"a transaction of {row['who']} has been open for {duration(row['seconds'])}"
             f" ({row['state']}): no dead row can be removed, and the queue slows down",
-            psql(f"SELECT pg_terminate_backend({row['pid']})"),
+            patient.psql(f"SELECT pg_terminate_backend({row['pid']})"),
         )
     for row in patient.ask("prepared_transactions", old=OLD):
         yield Finding(
@@ -84,14 +86,14 @@ def transactions(patient: Patient) -> Iterator[Finding]:
             "error",
             f"the prepared transaction {row['gid']!r} of {row['owner']} has been waiting for"
             f" {duration(row['seconds'])}",
-            psql(f"ROLLBACK PREPARED {row['quoted']}"),
+            patient.psql(f"ROLLBACK PREPARED {row['quoted']}"),
         )
     for row in patient.ask("idle_slots"):
         yield Finding(
             "transactions",
             "warning",
             f"the replication slot {row['slot']} is not in use and keeps old rows and WAL",
-            psql(f"SELECT pg_drop_replication_slot({row['quoted']})"),
+            patient.psql(f"SELECT pg_drop_replication_slot({row['quoted']})"),
         )
     hidden = patient.one("hidden_activity")["others"]
     if hidden:
@@ -99,7 +101,7 @@ def transactions(patient: Patient) -> Iterator[Finding]:
             "transactions",
             "info",
             f"not checked: {hidden} connections of others, which this user may not see",
-            psql("GRANT pg_read_all_stats TO CURRENT_USER"),
+            patient.grant("GRANT pg_read_all_stats TO {user}"),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.finding import Check, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,10 @@ SECRETS = {
 """What a command of a job may not hold: it is readable, logged and dumped."""
 
 
+SEES = ("GRANT USAGE ON SCHEMA cron TO {user}", "GRANT SELECT ON cron.job TO {user}")
+SEES_RUNS = (*SEES, "GRANT SELECT ON cron.job_run_details TO {user}")
+
+
 def secret_in(command: str) -> str | None:
     """What kind of secret a command holds, if any."""
     return next((kind for kind, pattern in SECRETS.items() if pattern.search(command)), None)
@@ -44,7 +48,7 @@ def secrets(patient: Patient) -> Iterator[Finding]:
                 f"the job {row['name']} of pg_cron holds {kind}: whoever reads cron.job has it."
                 " Make a new one, put it into Vault and schedule the job anew, as"
                 " deploy/supabase/process.sql does",
-                psql(f"SELECT cron.unschedule({row['id']})"),
+                patient.psql(f"SELECT cron.unschedule({row['id']})"),
             )
     yield from _own_only(patient, "cron-secrets")
 
@@ -59,7 +63,7 @@ def runs(patient: Patient) -> Iterator[Finding]:
             "cron-jobs",
             "error",
             failed,
-            psql(row["look"]),
+            patient.psql(row["look"]),
         )
     yield from _own_only(patient, "cron-jobs")
 
@@ -71,6 +75,6 @@ def _own_only(patient: Patient, check: str) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("cron-secrets", secrets, "no job of pg_cron holds one", needs="database"),
-    Check("cron-jobs", runs, "none of ours failed", needs="database"),
+    Check("cron-secrets", secrets, "no job of pg_cron holds one", needs="database", sees=SEES),
+    Check("cron-jobs", runs, "none of ours failed", needs="database", sees=SEES_RUNS),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mailgres import __version__
-from mailgres.doctor.finding import Check, Finding, duration, psql
+from mailgres.doctor.finding import Check, Finding, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ LATE = 600
 """Seconds that an email may be due before somebody should have taken it."""
 SAMPLE = 20_000
 """How many emails are looked at, so that a long queue costs no more than a short one."""
-START = "mailgres worker"
+START = "worker"
 RESCHEDULE = "SELECT reschedule_email(id, now()) FROM email_queue WHERE"
 
 
@@ -26,7 +26,7 @@ def scheduler(patient: Patient) -> Iterator[Finding]:
     if found["alive"]:
         if found["emails"]:
             yield Finding(
-                "scheduler", "warning", f"workers live, but {_late(found)}", "mailgres eta"
+                "scheduler", "warning", f"workers live, but {_late(found)}", patient.mailgres("eta")
             )
         for row in patient.ask("other_versions", version=__version__):
             yield Finding(
@@ -38,16 +38,16 @@ def scheduler(patient: Patient) -> Iterator[Finding]:
     elif found["processed"] and found["emails"]:
         # `process` and `serve` have no heartbeat: what they did is all that is seen of them
         flows = f"emails are processed, but {_late(found)}"
-        yield Finding("scheduler", "warning", flows, "mailgres eta")
+        yield Finding("scheduler", "warning", flows, patient.mailgres("eta"))
     elif found["free"]:
         nobody = f"nobody processes: no worker lives, and {_late(found)}"
-        yield Finding("scheduler", "error", nobody, START)
+        yield Finding("scheduler", "error", nobody, patient.mailgres(START))
     elif found["emails"]:
         held = f"no worker lives; {_late(found)}; no late email may be sent now"
-        yield Finding("scheduler", "warning", held, "mailgres eta")
+        yield Finding("scheduler", "warning", held, patient.mailgres("eta"))
     elif not found["processed"]:
         idle = "no worker lives, and nothing was processed in the last 15 minutes; nothing is late"
-        yield Finding("scheduler", "info", idle, START)
+        yield Finding("scheduler", "info", idle, patient.mailgres(START))
 
 
 def _late(found: dict[str, Any]) -> str:
@@ -64,21 +64,23 @@ def stuck(patient: Patient) -> Iterator[Finding]:
             "stuck-emails",
             "error",
             f"{_many(found['lost'])} held by workers that are gone: nobody takes them back",
-            "mailgres janitor reap",
+            patient.mailgres("janitor reap"),
         )
     if found["unpromoted"]:
         yield Finding(
             "stuck-emails",
             "error",
             f"{_many(found['unpromoted'])} due, but not ready to be claimed",
-            "mailgres janitor promote",
+            patient.mailgres("janitor promote"),
         )
     if found["never"]:
         yield Finding(
             "stuck-emails",
             "warning",
             f"{_many(found['never'])} waiting for a time more than a year away, or for ever",
-            psql(f"{RESCHEDULE} status = 'pending' AND next_retry_at > now() + interval '1 year'"),
+            patient.psql(
+                f"{RESCHEDULE} status = 'pending' AND next_retry_at > now() + interval '1 year'"
+            ),
         )
     if found["parked"]:
         yield Finding(
@@ -91,23 +93,24 @@ def stuck(patient: Patient) -> Iterator[Finding]:
     for row in patient.ask("unreachable"):
         why = "which is paused" if row["paused"] else "which has no provider"
         waiting = f"emails wait on the route {row['route']}, {why}"
-        yield Finding("stuck-emails", "error", waiting, _way_out(row))
+        yield Finding("stuck-emails", "error", waiting, _way_out(patient, row))
     for row in patient.ask("paused_tenants"):
         yield Finding(
             "stuck-emails",
             "info",
             f"emails of the tenant {row['tenant']} wait: it is paused",
-            psql(row["resume"]),
+            patient.psql(row["resume"]),
         )
 
 
-def _way_out(row: dict[str, Any]) -> str:
+def _way_out(patient: Patient, row: dict[str, Any]) -> str:
     """What opens a route. Never by capturing: what is captured counts as sent and never leaves."""
     if row["paused"]:
-        return f"mailgres routes resume {row['route']}"
+        return patient.mailgres(f"routes resume {row['route']}")
     if row["provider"]:
-        return f"mailgres routes set {row['route']} {row['provider']}"
-    return f"mailgres providers list  # then: mailgres routes set {row['route']} <provider>"
+        return patient.mailgres(f"routes set {row['route']} {row['provider']}")
+    choose = patient.mailgres(f"routes set {row['route']} <provider>")
+    return f"{patient.mailgres('providers list')}  # then: {choose}"
 
 
 def _many(count: int) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.finding import Check, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 EXPECTED = Path(__file__).with_name("schema.json")
 NAME, INDEXES = "schema-drift", "missing-indexes"
-RESTORE = 'mailgres doctor --sql | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"'
 RESTORABLE = ("function", "index", "trigger", "view")
 """What can be made anew as it was, without touching a row."""
 SHOWN = 10
@@ -81,7 +80,7 @@ def drift(patient: Patient) -> Iterator[Finding]:
     found = differences(patient)
     for name, how in found.items():
         if not name.startswith("index ") and how != "added":
-            yield Finding(NAME, "error", f"{name} is {how}", _fix(name))
+            yield Finding(NAME, "error", f"{name} is {how}", _fix(patient, name))
     added = [name for name, how in found.items() if how == "added"]
     if added:
         more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
@@ -93,12 +92,12 @@ def indexes(patient: Patient) -> Iterator[Finding]:
     """Every index that the queue relies on is there."""
     for name, how in differences(patient).items():
         if name.startswith("index ") and how != "added":
-            yield Finding(INDEXES, "error", f"{name} is {how}", RESTORE)
+            yield Finding(INDEXES, "error", f"{name} is {how}", patient.restore)
 
 
-def _fix(name: str) -> str:
+def _fix(patient: Patient, name: str) -> str:
     if name.startswith(RESTORABLE):
-        return RESTORE
+        return patient.restore
     table = ".".join(name.split(" ", 1)[1].split(".")[:2])
     return f"mailgres migrate --sql | grep -A 90 'CREATE TABLE {table} '  # then ALTER it by hand"
 
@@ -110,7 +109,7 @@ def unlogged(patient: Patient) -> Iterator[Finding]:
             "durability",
             "error",
             f"{row['table']} is unlogged: a crash empties it",
-            psql(f"ALTER TABLE {row['table']} SET LOGGED"),
+            patient.psql(f"ALTER TABLE {row['table']} SET LOGGED"),
         )
 
 

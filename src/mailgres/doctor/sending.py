@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mailgres.doctor.finding import Check, Finding, psql
+from mailgres.doctor.finding import Check, Finding
 from mailgres.doctor.setup import KEPT
 from mailgres.errors import MailgresError
 from mailgres.providers.accounts import open_provider
@@ -81,7 +81,7 @@ def providers(patient: Patient) -> Iterator[Finding]:
                 "providers",
                 "error",
                 f"the circuit of {name} is {row['circuit']}{why}; it is tried again {until}",
-                f"mailgres providers reset {name}",
+                patient.mailgres(f"providers reset {name}"),
             )
         if row["paused"]:
             why = f": {row['pause_reason']}" if row["pause_reason"] else ""
@@ -89,16 +89,18 @@ def providers(patient: Patient) -> Iterator[Finding]:
                 "providers",
                 "warning",
                 f"{name} is paused{why}",
-                f"mailgres providers resume {name}",
+                patient.mailgres(f"providers resume {name}"),
             )
         if not row["enabled"]:
-            yield Finding("providers", "warning", f"{name} is disabled", psql(row["enable"]))
+            yield Finding(
+                "providers", "warning", f"{name} is disabled", patient.psql(row["enable"])
+            )
         if row["waits_for"]:
             yield Finding(
                 "providers",
                 "info",
                 f"{name} is left alone because of its {row['waits_for']}",
-                "mailgres eta",
+                patient.mailgres("eta"),
             )
 
 

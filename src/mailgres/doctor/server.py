@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres import database
-from mailgres.doctor.finding import Check, Finding, duration, psql
+from mailgres.doctor.finding import Check, Finding, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,38 +36,51 @@ def version(patient: Patient) -> Iterator[Finding]:
             "postgresql",
             "error",
             "this is a standby, on which nothing can be sent",
-            "set DATABASE_URL to the primary",
+            f"name the primary instead: the URL is from {patient.settings.origin('database_url')}",
         )
     elif found["read_only"]:
         yield Finding(
             "postgresql",
             "error",
             "transactions are read-only by default here",
-            psql("ALTER ROLE CURRENT_USER RESET default_transaction_read_only"),
+            _writable(patient),
         )
+
+
+def _writable(patient: Patient) -> str:
+    """What takes the setting back from where it was made; while it holds, that is refused."""
+    found = patient.ask("read_only_settings")
+    if found:
+        off = "SET default_transaction_read_only = off"
+        statements = (off, *(row["reset"] for row in found))
+        mine = all(row["mine"] for row in found)
+        return patient.psql(*statements) if mine else patient.grant(*statements)
+    if patient.one("read_only_source")["of_client"]:
+        return "take default_transaction_read_only out of the URL's options, or out of PGOPTIONS"
+    on_server = "ALTER SYSTEM SET default_transaction_read_only = off"
+    return patient.grant(on_server, "SELECT pg_reload_conf()")
 
 
 def privileges(patient: Patient) -> Iterator[Finding]:
     """Our roles are there, and whoever connects may work the queue."""
     missing = [row["role"] for row in patient.ask("missing_roles")]
     if missing:
-        create = psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
+        create = patient.psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
         yield Finding(
             "privileges",
             "warning",
             f"there is no role {', '.join(missing)}",
-            f"{create} && mailgres migrate",
+            f"{create} && {patient.mailgres('migrate')}",
         )
     lacking = [row["function"] for row in patient.ask("lacking")]
     if lacking:
         user = patient.one("server")["user"]
         many = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        grant = f'GRANT mailgres_worker TO "{user}"'
         yield Finding(
             "privileges",
             "error",
             f"{user} cannot work the queue: no {lacking[0]}{many}",
-            psql(grant),
+            patient.grant("GRANT mailgres_worker TO {user}"),
         )
 
 
@@ -124,7 +137,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
             "clock",
             "error",
             f"mailgres.now() is {duration(abs(there['travelled']))} off: a test replaced it",
-            'mailgres doctor --sql | psql "$DATABASE_URL"',
+            patient.restore,
         )
 
 
