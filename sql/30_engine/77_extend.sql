@@ -1,6 +1,7 @@
 -- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
 -- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
--- himself, or it is still there the next time.
+-- himself, or it is still there the next time; of a batch none is taken back while another
+-- has its lease.
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid

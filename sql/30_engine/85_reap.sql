@@ -6,52 +6,81 @@
 -- so that workers that live can report first.
 
 -- A batch comes back whole or not at all: the worker whose call takes long may still tell of
--- those that were left to it, and the others could never be repeated as they were. All of a
--- batch has one lease, so the rest is found by the time at which that ends.
+-- those that were left to it, and the others could never be repeated as they were. The leases
+-- of a batch do not all end at one time: who lengthens them passes by what somebody has locked.
+CREATE FUNCTION mailgres.is_lost(q public.email_queue) RETURNS boolean
+    LANGUAGE sql STABLE
+RETURN q.lease_until <= mailgres.now()
+    AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now();
+
+COMMENT ON FUNCTION mailgres.is_lost(public.email_queue) IS
+    'Whether the lease of an email has ended, and its worker had the time to report.';
+
 CREATE FUNCTION mailgres.rest_of_batches(INOUT p_ids uuid[], OUT p_held uuid[])
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_batches  uuid[];
-    v_ends     timestamptz[];
+    v_batches  constant uuid[] := ARRAY(
+        SELECT DISTINCT q.batch_id FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.batch_id IS NOT NULL);
 BEGIN
-    SELECT array_agg(DISTINCT q.batch_id), array_agg(DISTINCT q.due_at) INTO v_batches, v_ends
-    FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.batch_id IS NOT NULL;
+    p_held := '{}';
+    IF cardinality(v_batches) = 0 THEN
+        RETURN;
+    END IF;
     p_ids := p_ids || ARRAY(
         SELECT q.id FROM public.email_queue q
-        WHERE q.status = 'sending' AND q.due_at = ANY (v_ends) AND q.batch_id = ANY (v_batches)
-          AND q.id <> ALL (p_ids)
+        WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lost(q)
+          AND q.batch_id = ANY (v_batches) AND q.id <> ALL (p_ids)
         FOR UPDATE SKIP LOCKED);
     p_held := ARRAY(
         SELECT DISTINCT q.batch_id FROM public.email_queue q
-        WHERE q.status = 'sending' AND q.due_at = ANY (v_ends) AND q.batch_id = ANY (v_batches)
-          AND q.id <> ALL (p_ids));
+        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+          AND q.batch_id = ANY (v_batches) AND q.id <> ALL (p_ids));
+    p_ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND (q.batch_id IS NULL OR q.batch_id <> ALL (p_held)));
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.rest_of_batches(uuid[]) IS
-    'Adds the rest of their batches to emails whose lease has ended; p_held: batches of which somebody has a part at this moment, to tell how it ended.';
+    'Makes whole the batches of emails whose lease has ended, or leaves them out; p_held: those of which somebody has a part, by a lease or at this moment, to tell how it ended.';
+
+-- Batches that are held must not hide what died after them: the next are looked at, until some
+-- can be taken.
+CREATE FUNCTION mailgres.take_lost(p_limit int) RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_ids   uuid[];
+    v_held  uuid[];
+    v_pass  uuid[] := '{}';
+BEGIN
+    LOOP
+        v_ids := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lost(q)
+              AND (q.batch_id IS NULL OR q.batch_id <> ALL (v_pass))
+            ORDER BY q.due_at
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED);
+        SELECT * INTO v_ids, v_held FROM mailgres.rest_of_batches(v_ids);
+        EXIT WHEN cardinality(v_ids) > 0 OR cardinality(v_held) = 0;
+        v_pass := v_pass || v_held;
+    END LOOP;
+    RETURN v_ids;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.take_lost(int) IS
+    'Locks emails whose lease has ended, oldest first, and the rest of their batches.';
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_ids    uuid[];
-    v_held   uuid[];
+    v_ids    constant uuid[] := mailgres.take_lost(p_limit);
     v_count  int;
 BEGIN
-    v_ids := ARRAY(
-        SELECT q.id FROM public.email_queue q
-        WHERE q.status = 'sending' AND q.due_at <= mailgres.now()
-          AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now()
-        ORDER BY q.due_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED);
-    PERFORM FROM public.email_queue q WHERE q.id = ANY (v_ids) AND q.batch_id IS NOT NULL LIMIT 1;
-    IF FOUND THEN
-        SELECT * INTO v_ids, v_held FROM mailgres.rest_of_batches(v_ids);
-    END IF;
-
     WITH lost AS MATERIALIZED (
         SELECT q.id,
                q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
@@ -61,7 +90,7 @@ BEGIN
         FROM public.email_queue q
         LEFT JOIN mailgres.providers p ON p.name = q.provider
         LEFT JOIN public.email_templates t ON t.template_type = q.template_type
-        WHERE q.id = ANY (v_ids) AND (q.batch_id IS NULL OR v_held IS NULL OR q.batch_id <> ALL (v_held))
+        WHERE q.id = ANY (v_ids)
     ), judged AS (
         SELECT l.*, l.losses >= s.max_lease_losses AS crashed
         FROM lost l CROSS JOIN mailgres.settings s

@@ -267,3 +267,39 @@ def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_f
     assert {email.id for email in committed.claim(limit=1)} == {email.id for email in first}
     tokens = "SELECT tokens FROM mailgres.buckets WHERE name LIKE 'tenant:%'"
     assert [row.tokens for row in committed.rows(tokens)] == [48, 48]
+
+
+def test_one_of_a_batch_that_somebody_has_while_its_lease_is_lengthened(
+    committed: Stage, frozen: Clock, connect: Connect
+) -> None:
+    """Its own lease ends; it is not taken from the worker that makes the call."""
+    committed.add("batches", batch=100)
+    committed.lead("batches")
+    committed.put(5)
+    claimed = committed.claim()
+    extend = "SELECT mailgres.extend(%s, %s)"
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (claimed[2].id,))
+        for _ in range(3):
+            frozen.forward(25 * SECOND)
+            committed.rows(extend, claimed[0].lease_token, [email.id for email in claimed])
+    assert committed.email(claimed[2].id).lease_until < frozen.now
+    assert committed.value("SELECT mailgres.reap()") == 0
+    assert {done.refused for done in committed.tell(claimed, "sent", batch_size=5)} == {None}
+
+
+def test_a_batch_that_somebody_tells_of_does_not_hide_what_died_later(
+    committed: Stage, frozen: Clock, connect: Connect
+) -> None:
+    committed.add("batches", batch=100)
+    committed.lead("batches")
+    committed.put(20)
+    late = committed.claim(limit=20)
+    frozen.forward(SECOND)
+    committed.put(3, priority=1)
+    died = committed.claim()
+    frozen.forward(60 * MINUTE)
+    with connect(autocommit=False) as telling:
+        telling.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", (late[3].id,))
+        assert {email.id for email in committed.claim()} == {email.id for email in died}
+    assert committed.value("SELECT mailgres.reap(1)") == 20

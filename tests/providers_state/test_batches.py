@@ -234,17 +234,12 @@ def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
 
 def test_one_that_is_not_all_back_yet_keeps_its_key(batched: Stage, clock: Clock) -> None:
     batched.put(5)
-    lost = batched.claim()
-    batched.run(
-        "UPDATE email_queue SET lease_until = lease_until + interval '1 hour' WHERE id = ANY (%s)",
-        [email.id for email in lost[2:]],
-    )
-    clock.forward(MINUTE)
-    assert batched.value("SELECT mailgres.reap()") == 2
-    (back, _) = (email for email in batched.all() if email.status == "pending")
+    back, *_ = claimed = batched.claim()
+    batched.finish(*(report(email, batch_size=5, **UNKNOWN) for email in claimed[:2]))
+    clock.forward(MINUTE - SECOND)
     batched.run("SELECT retry_email(%s, true)", back.id)
     after = batched.email(back.id)
-    assert (after.generation, after.batch_id) == (0, lost[0].batch_id)
+    assert (after.generation, after.batch_id) == (0, back.batch_id)
 
 
 def test_an_answer_for_each_settles_it(batched: Stage, clock: Clock) -> None:
@@ -290,3 +285,54 @@ def test_a_batch_comes_back_whole_from_a_worker_that_is_late(batched: Stage, clo
     assert ids(again) == ids(late)
     batched.finish(*(report(one, "sent") for one in again))
     assert batched.statuses() == {"sent": 30}
+
+
+def extend(stage: Stage, emails: list[Any]) -> None:
+    extended = stage.rows("SELECT mailgres.extend(%s, %s)", emails[0].lease_token, ids(emails))
+    assert len(extended) == len(emails)
+
+
+def test_none_of_a_batch_is_taken_back_while_another_has_its_lease(
+    batched: Stage, clock: Clock
+) -> None:
+    batched.put(5)
+    claimed = batched.claim()
+    for _ in range(4):
+        clock.forward(30 * SECOND)
+        extend(batched, claimed[1:])
+    assert batched.email(claimed[0].id).lease_until < clock.now
+    assert batched.value("SELECT mailgres.reap()") == 0
+    assert {done.refused for done in batched.tell(claimed, "sent", batch_size=5)} == {None}
+
+
+def test_it_is_taken_back_whole_when_the_last_lease_ends(batched: Stage, clock: Clock) -> None:
+    batched.put(5)
+    claimed = batched.claim()
+    clock.forward(30 * SECOND)
+    extend(batched, claimed[1:])
+    clock.forward(59 * SECOND)
+    assert batched.value("SELECT mailgres.reap(1)") == 0
+    clock.forward(SECOND)
+    assert batched.value("SELECT mailgres.reap(1)") == 5
+    assert ids(batched.claim(limit=1)) == ids(claimed)
+
+
+@pytest.mark.parametrize("held", [1, 3])
+def test_what_is_held_does_not_hide_what_died_later(
+    batched: Stage, clock: Clock, held: int
+) -> None:
+    """A claim takes back no more than it asks for, and the held ones are the oldest."""
+    for _ in range(held):
+        batched.put(20)
+        *late, living = batched.claim(limit=20)
+        assert len({email.batch_id for email in late}) == 1
+        batched.run(
+            "UPDATE email_queue SET lease_until = lease_until + interval '1 hour' WHERE id = %s",
+            living.id,
+        )
+    clock.forward(SECOND)
+    batched.put(3, priority=1)
+    died = batched.claim()
+    clock.forward(61 * SECOND)
+    assert ids(batched.claim(limit=10)) == ids(died)
+    assert batched.value("SELECT mailgres.reap()") == 0

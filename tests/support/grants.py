@@ -133,16 +133,15 @@ INTERNAL: Final = {
         first_id_of first_ids fit_stand_ins fold_counts fold_tries forbid_change free_waiting
         go_round has_attachments has_bounced log_event
         has_stand_in have_batch have_buckets heed heed_failures heed_quotas ids_of is_address
-        is_bound is_open is_plain is_sender is_shut judge key_protects known_provider known_route
-        lease lock_batches
-        lock_email lock_limits mask_email matching may_pick may_repeat mend next_pause
-        next_tenant next_token_at not_taken open_routes opens_at out_at pace_of pick pick_few
-        pick_of plan_calls
+        is_bound is_lost is_open is_plain is_sender is_shut judge key_protects known_provider
+        known_route lease lock_batches lock_email lock_limits mask_email matching
+        may_pick may_repeat mend next_pause next_tenant next_token_at not_taken open_routes
+        opens_at out_at pace_of pick pick_few pick_of plan_calls
         provider_for quota_left read_filter record record_import record_removal record_truncate
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
         rest_of_batches retry_delay room_at room_for secure send_alert set_aside set_bucket
         set_circuit share_of
-        suppress_reported take_emails take_tokens tenant_room tokens_of used wait_for wake
+        suppress_reported take_emails take_lost take_tokens tenant_room tokens_of used wait_for wake
         wants_probe with_settings with_whole_batches without_addresses
         """
     )
