@@ -32,6 +32,12 @@ TESTS = Path(__file__).parents[1]
 SOURCE = Path(mailgres.__file__).parents[1]
 PROGRAM = Path(sys.executable).with_name("mailgres")
 DEADLINE = 60.0
+BLOCKED_CALLS = """
+    SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND NOT l.granted
+      AND l.relation = 'mailgres.captured'::regclass
+"""
+"""Calls of the provider `capture` that wait for somebody who has locked its table."""
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:

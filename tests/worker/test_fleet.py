@@ -11,14 +11,9 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Connect
-from worker.bench import DEADLINE, Bench, Process, until
+from worker.bench import BLOCKED_CALLS, DEADLINE, Bench, Process, until
 
 SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
-BLOCKED = """
-    SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-    WHERE d.datname = current_database() AND NOT l.granted
-      AND l.relation = 'mailgres.captured'::regclass
-"""
 BOTH = ("worker", "--processes", "2")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for the children in /proc")
 
@@ -128,7 +123,7 @@ def test_a_worker_that_is_told_twice(bench: Bench, connect: Connect) -> None:
         until(lambda: bench.value(SLEEPERS) == 2, "both sleep")
         inbox.execute("LOCK TABLE mailgres.captured")
         email = bench.enqueue()
-        until(lambda: bench.value(BLOCKED), "a call is under way")
+        until(lambda: bench.value(BLOCKED_CALLS), "a call is under way")
         for worker in children(fleet):
             os.kill(worker, signal.SIGTERM)
         until(lambda: fleet.log.count("stopping") >= 2, "both have heard it")
@@ -150,7 +145,7 @@ def test_a_signal_to_all_of_them(
     inbox = connect(autocommit=False)
     inbox.execute("LOCK TABLE mailgres.captured")
     email = bench.enqueue()
-    until(lambda: bench.value(BLOCKED), "a call is under way")
+    until(lambda: bench.value(BLOCKED_CALLS), "a call is under way")
     os.killpg(fleet.popen.pid, number)
     until(lambda: bench.value(SLEEPERS) < 2, "the idle one has stopped")
     inbox.rollback()

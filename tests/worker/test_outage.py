@@ -14,7 +14,7 @@ import pytest
 
 from mailgres.errors import DatabaseUnreachable
 from support.queue import RESEND
-from worker.bench import DEADLINE, Bench, until
+from worker.bench import BLOCKED_CALLS, DEADLINE, Bench, until
 from worker.double import Double
 from worker.plant import Plant
 
@@ -22,10 +22,6 @@ PATIENT = 3600.0
 """Seconds that a worker would wait for a connection if it had the time."""
 CONNECTIONS = 4
 """Of the pool of a worker."""
-BLOCKED = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
-"""
 TERMINATE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -76,7 +72,7 @@ def test_the_inbox_is_away(plant: Plant) -> None:
     lock.execute("LOCK TABLE mailgres.captured")
     with plant.script("worker") as worker:
         email = plant.enqueue()
-        until(lambda: plant.value(BLOCKED), "a call is under way")
+        until(lambda: plant.value(BLOCKED_CALLS), "a call is under way")
         plant.switch_off()
         lock.close()
         until(lambda: "not given back" in worker.log, "it has noticed")
