@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 QUERIES = load("store.sql")
 STATEMENT_TIMEOUT = timedelta(seconds=5)
+LOCK_TIMEOUT = 100
+"""Milliseconds that somebody in a hurry waits for a row."""
 PATIENCE = 10.0
 """Seconds that a call waits for a connection before it takes the database for away."""
 RECONNECT = 3.0
@@ -125,10 +127,16 @@ class Store:
         """Return emails that were not sent; `patience` is for somebody in a hurry."""
         return self._for_each_lease("give_back", emails, patience)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Write outcomes, each only if its lease still holds; returns what was not just sent."""
+    def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
+        """Write outcomes, each only if its lease still holds; returns what was not just sent.
+
+        In a hurry nobody is waited for who has one of the rows.
+        """
         document = json.dumps([outcome.as_json() for outcome in outcomes])
-        with self.connection() as connection:
+        with self.connection() as connection, ExitStack() as stack:
+            if hurry:
+                stack.enter_context(connection.transaction())
+                connection.execute(QUERIES["limit_locks"], {"milliseconds": str(LOCK_TIMEOUT)})
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
 
     def take_deaths(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:

@@ -53,6 +53,9 @@ LISTEN mailgres
 -- limit_time --
 SELECT set_config('statement_timeout', %(milliseconds)s, %(local)s)
 
+-- limit_locks --
+SELECT set_config('lock_timeout', %(milliseconds)s, true)
+
 -- backend_pid --
 SELECT pg_backend_pid()
 

@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 import mailgres
 from mailgres.providers import Provider
 from mailgres.sender import Renderer, Sender
-from mailgres.store import Store
+from mailgres.store import STATEMENT_TIMEOUT, Store
 from mailgres.worker import Summary, Worker
 from support import privacy
 from support.queue import HOLD, Queue
@@ -158,7 +158,8 @@ class Bench(Queue):
     @contextmanager
     def here(self, provider: Provider, **options: Any) -> Iterator[Worker]:
         """A worker in the test's own process, which the test runs."""
-        store = Store(self.url, worker="here")
+        limit = options.pop("statement_timeout", STATEMENT_TIMEOUT)
+        store = Store(self.url, worker="here", statement_timeout=limit)
         renderer = options.pop("renderer", Renderer)(
             store, options.pop("from_email", "noreply@example.com")
         )

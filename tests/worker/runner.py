@@ -53,14 +53,14 @@ class StoppingStore(Store):
         self._point("begin")
         return super().begin(emails, checked=checked)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+    def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
         self._point("finish")
         if self.stop_at == "during finish":
             document = json.dumps([outcome.as_json() for outcome in outcomes])
             with self.pool.connection() as connection, connection.transaction():
                 connection.execute(QUERIES["finish"], {"outcomes": document})
                 self._point("during finish")
-        return super().finish(outcomes)
+        return super().finish(outcomes, hurry=hurry)
 
     def _point(self, point: str) -> None:
         if self.stop_at == point:

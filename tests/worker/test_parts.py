@@ -112,10 +112,15 @@ class FakeStore:
     batches: list[list[Outcome]] = field(default_factory=list)
     extensions: list[list[Email]] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
+    locked: set[UUID] = field(default_factory=set)
+    tries: list[tuple[int, bool]] = field(default_factory=list)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+    def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
+        self.tries.append((len(outcomes), hurry))
         if self.faults:
             raise self.faults.pop(0)
+        if self.locked.intersection(outcome.email.id for outcome in outcomes):
+            raise psycopg.errors.LockNotAvailable if hurry else psycopg.errors.QueryCanceled
         if any(outcome.result.provider_message_id == "bad" for outcome in outcomes):
             raise psycopg.DataError("not understood")
         self.batches.append(list(outcomes))
@@ -142,6 +147,9 @@ def finisher(store: FakeStore, held: InFlight, **options: Any) -> Finisher:
     made = Finisher(cast("Store", store), held, **options)
     made.start()
     return made
+
+
+WAITS = "an outcome waits: somebody else has its row"
 
 
 class TestFinisher:
@@ -198,6 +206,48 @@ class TestFinisher:
         store.faults.clear()
         writes.join(DEADLINE)
         assert writes.counts == {"sent": 1}
+
+    def test_one_that_is_blocked(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It holds up none of those it came with and none that come later, and is not forgotten."""
+        emails = [an_email() for _ in range(8)]
+        blocked = emails[5]
+        store, held = FakeStore(locked={blocked.id}), InFlight(99)
+        held.add(emails)
+        writes = finisher(store, held)
+        writes.put([sent(email) for email in emails])
+        until(lambda: held.all() == [blocked], "the others are written")
+        assert store.tries[:7] == [
+            (8, False), (4, True), (4, True), (2, True), (1, True), (1, True), (2, True)
+        ]  # fmt: skip
+        assert writes.unwritten == 1
+        later = an_email()
+        held.add([later])
+        writes.put([sent(later)])
+        until(lambda: held.all() == [blocked], "what comes later is written")
+        tries = len(store.tries)
+        until(lambda: len(store.tries) > tries, "it is tried again")
+        assert store.tries[-1] == (1, True)
+        assert not writes.close(0.0)  # it does not end without it
+        store.locked.clear()
+        writes.join(DEADLINE)
+        assert (held.all(), writes.unwritten, writes.counts) == ([], 0, {"sent": 9})
+        assert [record.message for record in caplog.records].count(WAITS) == 1
+
+    def test_a_batch_that_may_have_arrived_stays_whole(self) -> None:
+        """It can only be repeated with all that were in it."""
+        batch = [an_email(batch_id=uuid4()) for _ in range(3)]
+        other = an_email()
+        store, held = FakeStore(locked={batch[1].id}), InFlight(99)
+        held.add([*batch, other])
+        writes = finisher(store, held, linger=DEADLINE, most=4)
+        writes.put([Outcome(email, Result("ambiguous")) for email in batch])
+        writes.put([sent(other)])
+        until(lambda: held.all() == batch, "the other is written")
+        assert store.batches == [[sent(other)]]
+        assert writes.unwritten == 3
+        store.locked.clear()
+        assert writes.close(DEADLINE)
+        assert [len(written) for written in store.batches] == [1, 3]
 
     def test_refused(self) -> None:
         email, other = an_email(), an_email()
@@ -344,7 +394,26 @@ class TestClaimer:
 
     def test_wakes_when_an_email_is_due(self) -> None:
         assert rests(IdleStore(timedelta(seconds=7)), 20.0, 5)[-1] == 7
-        assert rests(IdleStore(timedelta(seconds=-7)), 20.0, 5)[-1] == 0
+
+    def test_does_not_spin_for_what_it_cannot_have(self) -> None:
+        """What stays due is locked by somebody: it is looked for a few times, and then as ever."""
+        *glances, deep = rests(IdleStore(timedelta(seconds=-7)), 20.0, 5)
+        assert glances == [0.0, 0.005, 0.025, 0.1]
+        assert 16 <= deep <= 24
+
+    def test_looks_at_once_for_what_has_become_due(self) -> None:
+        """Between a claim and the question when to come back; however long it has been idle."""
+        store = IdleStore()
+        claimer = Claimer(cast("Store", store), ["capture"], timedelta(seconds=60), 20.0)
+        waits = Waits()
+        for _ in range(9):
+            claimer.claim(10)
+            claimer.rest(waits)
+        store.until_due = timedelta(0)
+        claimer.claim(10)
+        claimer.rest(waits)
+        assert waits.seconds[-2] >= 16
+        assert waits.seconds[-1] == 0
 
     def test_waits_longer_and_longer_for_a_database(self) -> None:
         store = IdleStore()

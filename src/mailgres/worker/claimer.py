@@ -58,6 +58,7 @@ class Claimer:
         self._connection: psycopg.Connection | None = None
         self._napping = False
         self._empty = 0
+        self._overdue = 0
         self._trouble = 0
 
     @property
@@ -92,13 +93,24 @@ class Claimer:
             return
         try:
             until_due = self._nap(self._connect())
-            glance = GLANCES[self._empty - 1] if self._empty <= len(GLANCES) else None
-            wait = min(self.poll * jitter(), NAP / SECOND / 2) if glance is None else glance
-            if until_due is not None:
-                wait = min(wait, max(until_due, 0.0))
-            self._listen(wait, stopping)
+            self._listen(self._wait(until_due), stopping)
         except (*UNREACHABLE, DatabaseUnreachable) as error:
             self._lose_connection(error)
+
+    def _wait(self, until_due: float | None) -> float:
+        """Seconds until the next look.
+
+        What is due and cannot be had, somebody else has locked, for as long as he likes: after a
+        few looks it is left to the poll.
+        """
+        self._overdue = self._overdue + 1 if until_due is not None and until_due <= 0 else 0
+        waits = [min(self.poll * jitter(), NAP / SECOND / 2)]
+        waits += GLANCES[self._empty - 1 : self._empty]
+        if self._overdue:
+            waits += GLANCES[self._overdue - 1 : self._overdue]
+        elif until_due is not None:
+            waits.append(until_due)
+        return min(waits)
 
     def close(self) -> None:
         """Sign off and let go of the connection."""

@@ -1,7 +1,8 @@
 """Writes outcomes, many at once: one statement for what has gathered in a few milliseconds.
 
 An outcome that cannot be written stays in memory until the database is back; meanwhile nothing more
-is claimed, because its email still counts as held.
+is claimed, because its email still counts as held. One whose row somebody else has, in a
+transaction that he left open, holds up no other: it is tried again by itself, now and then.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -21,10 +23,9 @@ from mailgres.trace import reason
 from mailgres.worker.tries import tell_retried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from uuid import UUID
 
-    from mailgres.model import Settled
+    from mailgres.model import Claim, Settled
     from mailgres.store import Store
     from mailgres.worker.inflight import InFlight
 
@@ -36,6 +37,14 @@ UNREACHABLE = (
     PoolTimeout,
 )
 """What the driver raises while the database cannot be asked."""
+
+BLOCKED = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
+"""What it raises, also as unreachable, when a statement takes too long or waits for a row."""
+AGAIN = 1.0
+"""Seconds until an outcome that was blocked is tried again, at the earliest."""
+
+Call = Sequence[Outcome]
+"""The outcomes of a call; they are written together."""
 
 
 class Finisher(threading.Thread):
@@ -50,7 +59,9 @@ class Finisher(threading.Thread):
         self.linger = linger
         self.most = most
         self.counts: Counter[str] = Counter()
-        self._waiting: deque[Sequence[Outcome]] = deque()  # whole calls: they are not cut in two
+        self._waiting: deque[Call] = deque()
+        self._blocked: deque[tuple[float, Call]] = deque()  # and when to try them again
+        self._told_of: set[Claim] = set()  # said once of each that is blocked
         self._changed = threading.Condition()
         self._closing = False
         self._at_hand = 0
@@ -59,9 +70,10 @@ class Finisher(threading.Thread):
     def unwritten(self) -> int:
         """How many outcomes are in memory alone."""
         with self._changed:
-            return sum(map(len, self._waiting)) + self._at_hand
+            blocked = sum(len(call) for _, call in self._blocked)
+            return sum(map(len, self._waiting)) + blocked + self._at_hand
 
-    def put(self, outcomes: Sequence[Outcome]) -> None:
+    def put(self, outcomes: Call) -> None:
         """Hand over the outcomes of a call; they are written together."""
         if outcomes:
             with self._changed:
@@ -78,35 +90,59 @@ class Finisher(threading.Thread):
 
     def run(self) -> None:
         """Write until closed and empty."""
-        while batch := self._gather():
-            self._write(batch)
+        while not self._is_over():
+            if calls := self._gather():
+                self._write(calls)
+            if call := self._blocked_before():
+                self._write([call], hurry=True)
             self._at_hand = 0
 
-    def _gather(self) -> list[Outcome]:
-        """The next outcomes to write; none when it is over."""
+    def _is_over(self) -> bool:
+        """Wait for something to write; tells whether nothing will come any more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            if not self._closing:
+            wait = max(self._blocked[0][0] - time.monotonic(), 0.0) if self._blocked else None
+            self._changed.wait_for(
+                lambda: self._waiting or (self._closing and not self._blocked), wait
+            )
+            return self._closing and not self._waiting and not self._blocked
+
+    def _gather(self) -> list[Call]:
+        """The next calls to write, if there are any."""
+        with self._changed:
+            if self._waiting and not self._closing:
                 self._changed.wait_for(self._has_enough, self.linger)
-            batch: list[Outcome] = []
-            while self._waiting and len(batch) < self.most:
-                batch += self._waiting.popleft()
-            self._at_hand = len(batch)
-            return batch
+            calls: list[Call] = []
+            while self._waiting and self._at_hand < self.most:
+                calls.append(self._waiting.popleft())
+                self._at_hand += len(calls[-1])
+            return calls
 
     def _has_enough(self) -> bool:
         return self._closing or sum(map(len, self._waiting)) >= self.most
 
-    def _write(self, batch: Sequence[Outcome]) -> None:
-        """Write a batch, however long the database is away."""
+    def _blocked_before(self) -> Call | None:
+        """What has been blocked for longest, if it is time to try it again; one, for the others."""
+        with self._changed:
+            if not self._blocked or self._blocked[0][0] > time.monotonic():
+                return None
+            _, call = self._blocked.popleft()
+            self._at_hand += len(call)
+            return call
+
+    def _write(self, calls: Sequence[Call], *, hurry: bool = False) -> None:
+        """Write what calls told, however long the database is away."""
+        batch = [outcome for call in calls for outcome in call]
         wait = 0.05
         while True:
             try:
-                not_sent = self.store.finish(batch)
+                not_sent = self.store.finish(batch, hurry=hurry)
             except PoolClosed:
                 log.warning(
                     "outcomes not written", extra={"action": "finish", "outcomes": len(batch)}
                 )
+                return
+            except BLOCKED as error:
+                self._write_around(calls, error)
                 return
             except UNREACHABLE as error:
                 log.warning(
@@ -122,18 +158,37 @@ class Finisher(threading.Thread):
                 self._settle(batch, not_sent)
                 return
 
+    def _write_around(self, calls: Sequence[Call], error: psycopg.Error) -> None:
+        """Write the halves, so that what is blocked stays alone; it is put off."""
+        parts = calls if len(calls) > 1 else _parts(calls[0])
+        if len(parts) > 1:
+            middle = len(parts) // 2
+            self._write(parts[:middle], hurry=True)
+            self._write(parts[middle:], hurry=True)
+            return
+        email = parts[0][0].email
+        if email.claim not in self._told_of:
+            self._told_of.add(email.claim)
+            log.warning(
+                "an outcome waits: somebody else has its row",
+                extra={"action": "finish", "jobId": str(email.id), "error": reason(error)},
+            )
+        with self._changed:
+            self._at_hand -= len(parts[0])
+            self._blocked.append((time.monotonic() + AGAIN, parts[0]))
+
     def _write_apart(self, batch: Sequence[Outcome], error: psycopg.Error) -> None:
         """Write one by one what the database refused as a whole, so that one fault stays one."""
         if len(batch) > 1:
             for outcome in batch:
-                self._write([outcome])
+                self._write([[outcome]])
             return
         log.error(
             "an outcome was refused",
             extra={"action": "finish", "jobId": str(batch[0].email.id), "sqlstate": error.sqlstate},
         )
         if batch[0] != (plain := _plain(batch[0])):
-            self._write([plain])
+            self._write([[plain]])
         else:
             self.held.remove([plain.email])  # the end of its lease brings it back
 
@@ -150,6 +205,8 @@ class Finisher(threading.Thread):
                     extra={"action": "finish", "jobId": str(one.id), "sqlstate": one.refused},
                 )
         self.held.remove(outcome.email for outcome in batch)
+        if self._told_of:
+            self._told_of.difference_update(outcome.email.claim for outcome in batch)
         if dead := [one.id for one in not_sent if _kind(one) == "dead"]:
             self._tell_dead(dead)
 
@@ -158,6 +215,13 @@ class Finisher(threading.Thread):
             tell_dead(self.store.take_deaths(ids), "finish")
         except (psycopg.Error, PoolTimeout, PoolClosed):
             return  # they wait for a janitor
+
+
+def _parts(call: Call) -> list[Call]:
+    """What may be written apart. A batch that may have arrived is repeated whole or not at all."""
+    if any(one.email.batch_id and one.result.verdict == "ambiguous" for one in call):
+        return [call]
+    return [[outcome] for outcome in call]
 
 
 def _kind(settled: Settled) -> str:

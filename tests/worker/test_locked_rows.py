@@ -1,0 +1,75 @@
+"""Somebody has changed an email and left his transaction open: the worker goes on with the others.
+
+The connection that stays "idle in transaction" over night is nobody's intention, and happens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mailgres.model import Message, Result
+from support.postgres import Connect
+from worker.bench import DEADLINE, Bench, until
+from worker.double import Double, Ledger
+from worker.test_wake import ASLEEP, RARELY
+
+BRIEFLY = timedelta(milliseconds=300)
+COUNT = 10
+
+
+class Gate(Double):
+    """Answers when it is told to."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger, idempotent=False, batch_size=COUNT)
+        self.opens = threading.Event()
+
+    def send(self, messages: Sequence[Message]) -> Sequence[Result]:
+        results = super().send(messages)
+        assert self.opens.wait(DEADLINE)
+        return results
+
+
+@pytest.mark.parametrize(
+    ("end", "told"), [("ROLLBACK", {"sent": 11}), ("COMMIT", {"sent": 10, "lost": 1})]
+)
+def test_outcomes_of_the_others_are_written(
+    bench: Bench, connect: Connect, end: str, told: dict[str, int]
+) -> None:
+    """Those of its call, and those that come later; its own when the transaction is over."""
+    bench.use_double(idempotent=False, batch_size=COUNT)
+    emails = bench.fill(COUNT)
+    gate = Gate(bench.ledger)
+    with bench.running(gate, statement_timeout=BRIEFLY) as worker:
+        until(lambda: bench.ledger.accepted().total() == COUNT, "all are with the provider")
+        slow = connect(autocommit=False)
+        slow.execute("SELECT mark_email_sent(%s, 're_1')", [sorted(emails)[3]])
+        gate.opens.set()
+        until(lambda: bench.statuses() == {"sent": COUNT - 1, "sending": 1}, "the others are sent")
+        later = bench.enqueue()
+        until(lambda: bench.status_of(later) == "sent", "what comes later is sent")
+        assert worker.finisher.unwritten == 1
+        slow.execute(end)
+        until(lambda: not len(worker.held), "it has let go of all")
+    assert bench.statuses() == {"sent": COUNT + 1}
+    assert worker.finisher.counts == told
+    assert bench.ledger.accepted() == dict.fromkeys([*emails, str(later)], 1)
+
+
+def test_an_idle_worker_does_not_spin(bench: Bench, connect: Connect) -> None:
+    """A retry that is due, and somebody has its row: it is taken up when he has let go of it."""
+    bench.use_double()
+    email = bench.enqueue(scheduled_for=datetime.now(UTC) + timedelta(hours=1))
+    bench.run("UPDATE email_queue SET scheduled_for = now(), next_retry_at = now()")
+    slow = connect(autocommit=False)
+    slow.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [email])
+    with bench.running(Double(bench.ledger), poll=RARELY) as worker:
+        until(lambda: bench.value(ASLEEP) == 1, "it sleeps")
+        slow.rollback()
+        bench.enqueue()
+        until(lambda: bench.statuses() == {"sent": 2}, "both are sent")
+        assert worker.finisher.counts == {"sent": 2}
