@@ -878,7 +878,7 @@ CREATE TABLE mailgres.depth (
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
 COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
-COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
+COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more; before as_of if they could not be counted yet.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
 COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
 COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
@@ -3466,18 +3466,19 @@ AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
 COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
 
 -- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
--- plpgsql, but planned at each call: the right plan depends on how much there is.
-CREATE FUNCTION mailgres.count_open()
+-- plpgsql, but planned at each call, whatever its caller does without: the right plan depends
+-- on how much there is.
+CREATE FUNCTION mailgres.count_open(p_most int DEFAULT 1000000)
     RETURNS TABLE (
         status text, template_type text, retries int, route text, tenant_id text,
         emails bigint, due bigint, recent bigint, parked bigint,
         oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
         oldest_lease timestamptz)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan
+    SET enable_seqscan = on SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_most  constant int := 1000000;
     v_now   constant timestamptz := mailgres.now();
     v_week  constant timestamptz := date_trunc('hour', v_now - interval '7 days', 'UTC');
 BEGIN
@@ -3499,15 +3500,15 @@ BEGIN
             (SELECT 'pending' AS status, q.template_type, q.retries::int AS retries, q.route::text AS route,
                     q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
                     NULL::timestamptz AS leased_at
-             FROM public.email_queue q WHERE q.ready LIMIT c_most)
+             FROM public.email_queue q WHERE q.ready LIMIT p_most)
             UNION ALL
             (SELECT 'pending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
                     q.parked_since, NULL
-             FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL LIMIT c_most)
+             FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL LIMIT p_most)
             UNION ALL
             (SELECT 'sending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
                     NULL, q.leased_at
-             FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL LIMIT c_most)
+             FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL LIMIT p_most)
         ) o
         GROUP BY GROUPING SETS ((o.status, o.template_type, o.retries), (o.route, o.tenant_id))
     ) x
@@ -3515,18 +3516,21 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.count_open() IS
-    'Counts open emails, now: by status, template and retries, and by route and tenant.';
+COMMENT ON FUNCTION mailgres.count_open(int) IS
+    'Counts open emails, now, and no more than so many of a kind: by status, template and retries, and by route and tenant.';
 
 -- A janitor calls it every few seconds. Who comes too early changes nothing: several
 -- workers count no more often than one, and counting takes at most a tenth of the time.
 -- Where there is more than can be counted in the time of a statement, the numbers that
--- there are go on to be shown, with their `as_of`: else whoever looks would count, too.
+-- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
+-- there are none yet (its row was never valid), fewer are counted the next time.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
 AS $$
 DECLARE
-    c_most   constant int := 1000000;
+    c_most   constant int := CASE
+        WHEN EXISTS (SELECT FROM mailgres.depth d WHERE d.valid_until < d.as_of) THEN 10000
+        ELSE 1000000 END;
     v_start  constant timestamptz := clock_timestamp();
     v_now    constant timestamptz := mailgres.now();
     v_turns  constant bigint := mailgres.turns();
@@ -3540,7 +3544,7 @@ BEGIN
     END IF;
 
     WITH counted AS MATERIALIZED (
-        SELECT * FROM mailgres.count_open()
+        SELECT * FROM mailgres.count_open(c_most)
     ), by_template AS (
         INSERT INTO mailgres.depth_by_template AS d
             (status, template_type, retries, emails, due, recent, parked, oldest, newest, oldest_due, oldest_lease, as_of)
@@ -3575,7 +3579,11 @@ BEGIN
     RETURN 1;
 EXCEPTION WHEN query_canceled THEN
     v_took := clock_timestamp() - v_start;
-    UPDATE mailgres.depth d SET tried_at = v_now, took = v_took, valid_until = v_now + 20 * v_took;
+    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, turn)
+    VALUES (v_now, v_now, v_now - interval '1 second', v_took, false, v_turns)
+    ON CONFLICT (only_row) DO UPDATE
+        SET tried_at = excluded.tried_at, took = excluded.took,
+            valid_until = CASE WHEN d.valid_until < d.as_of THEN d.valid_until ELSE v_now + 20 * v_took END;
     RETURN 0;
 END
 $$;
@@ -7504,7 +7512,7 @@ COMMENT ON COLUMN public.email_queue_state.emails IS 'How many are in the queue.
 COMMENT ON COLUMN public.email_queue_state.oldest IS
     'When the oldest was created; of settled ones to the hour, if some of that hour have left.';
 COMMENT ON COLUMN public.email_queue_state.newest IS 'When the newest was created.';
-COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted (beyond two million).';
+COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted: beyond two million, or where counting them took too long.';
 COMMENT ON COLUMN public.email_queue_state.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_pending_by_template WITH (security_invoker = true) AS

@@ -15,7 +15,7 @@ CREATE TABLE mailgres.depth (
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
 COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
-COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more.';
+COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more; before as_of if they could not be counted yet.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
 COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
 COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';

@@ -35,7 +35,7 @@ COMMENT ON COLUMN public.email_queue_state.emails IS 'How many are in the queue.
 COMMENT ON COLUMN public.email_queue_state.oldest IS
     'When the oldest was created; of settled ones to the hour, if some of that hour have left.';
 COMMENT ON COLUMN public.email_queue_state.newest IS 'When the newest was created.';
-COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted (beyond two million).';
+COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted: beyond two million, or where counting them took too long.';
 COMMENT ON COLUMN public.email_queue_state.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_pending_by_template WITH (security_invoker = true) AS

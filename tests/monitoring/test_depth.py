@@ -141,3 +141,63 @@ def test_parked(queue: Queue) -> None:
     queue.attempt("config")
     found = queue.row("SELECT * FROM email_pending_by_template")
     assert (found.pending_count, found.due_count, found.parked_count) == (1, 0, 1)
+
+
+def measure_too_long(queue: Queue, connect: Connect) -> timedelta:
+    """Count while the table is not to be had; returns how long that took."""
+    with connect(autocommit=False) as other:
+        other.execute("LOCK TABLE email_queue IN ACCESS EXCLUSIVE MODE")
+        queue.run("SET statement_timeout = '200ms'")
+        assert measure(queue) == 0
+        queue.run("RESET statement_timeout")
+    took: timedelta = queue.value("SELECT took FROM mailgres.depth")
+    return took
+
+
+def test_a_first_count_that_takes_too_long_is_remembered(
+    committed: Queue, connect: Connect
+) -> None:
+    """It is not tried again at once, and nobody is shown numbers that were never counted."""
+    queue, clock = committed, Clock(committed.conn)
+    queue.enqueue()
+    took = measure_too_long(queue, connect)
+    clock.forward(took * 9)
+    assert measure(queue, "1 microsecond") == 0
+    assert (pending(queue).emails, pending(queue).as_of) == (1, clock.now)
+    clock.forward(8 * SECOND)
+    took = measure_too_long(queue, connect)
+    clock.forward(10 * took + 8 * SECOND)
+    assert (pending(queue).emails, pending(queue).as_of) == (1, clock.now)
+    assert measure(queue) == 1
+
+
+def test_then_as_many_are_counted_as_can_be(committed: Queue, connect: Connect) -> None:
+    queue, clock = committed, Clock(committed.conn)
+    queue.run(
+        "INSERT INTO email_queue (template_type, recipient_email, ready)"
+        " SELECT 'a', 'ana@example.com', true FROM generate_series(1, 10001)"
+    )
+    clock.forward(10 * measure_too_long(queue, connect) + 8 * SECOND)
+    assert measure(queue) == 1
+    counted_at = clock.now
+    clock.forward(30 * SECOND)
+    found = pending(queue)
+    assert (found.emails, found.at_least, found.as_of) == (10000, True, counted_at)
+    measure_too_long(queue, connect)
+    assert pending(queue) == found, "goes on to be shown"
+    clock.forward(30 * SECOND)
+    assert measure(queue) == 1
+    assert (pending(queue).emails, pending(queue).at_least) == (10001, False)
+
+
+def test_it_is_planned_for_what_there_is_whoever_asks(queue: Queue) -> None:
+    queue.run(
+        "INSERT INTO email_queue (template_type, recipient_email, ready)"
+        " SELECT 'a', 'ana@example.com', true FROM generate_series(1, 2000)"
+    )
+    queue.run("ANALYZE email_queue")
+    scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'email_queue'"
+    before = queue.value(scans)
+    queue.run("SET LOCAL enable_seqscan = off")
+    queue.rows("SELECT * FROM mailgres.count_open()")
+    assert queue.value(scans) > before
