@@ -28,6 +28,17 @@ DECLARE
         mailgres.counted_by_tenant, mailgres.counted_by_provider, mailgres.counted_by_retries,
         mailgres.counted_by_status, mailgres.counted_dead, mailgres.counted_by_minute,
         mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
+    -- In public an application may have functions of its own by the same names: with arguments.
+    c_enqueue constant text := '
+        public.enqueue_email(uuid, text, text, jsonb, text, int, timestamptz, timestamptz, text, text, text,
+        text, int, interval, interval, text, text, text, text, text, jsonb, jsonb, text[], text[], jsonb),
+        public.enqueue_emails(jsonb)';
+    c_by_hand constant text := '
+        public.cancel_email(uuid, text), public.retry_email(uuid, boolean),
+        public.reschedule_email(uuid, timestamptz), public.record_email_event(text, uuid, text, text, boolean),
+        public.process_pending_emails_for_retry(int), public.get_pending_emails_for_retry(int),
+        public.mark_email_sent(uuid, text), public.mark_email_failed(uuid, text),
+        public.calculate_next_retry_time(int)';
     c_asked constant text := '
         mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
         mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient,
@@ -48,12 +59,7 @@ BEGIN
         FOREACH v_object IN ARRAY ARRAY[
             'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
             'TABLE public.email_suppressions', 'TABLE public.email_dead_letters', 'SEQUENCE public.email_logs_id_seq',
-            'FUNCTION public.enqueue_email', 'FUNCTION public.enqueue_emails',
-            'FUNCTION public.cancel_email', 'FUNCTION public.retry_email', 'FUNCTION public.reschedule_email',
-            'FUNCTION public.record_email_event',
-            'FUNCTION public.process_pending_emails_for_retry', 'FUNCTION public.get_pending_emails_for_retry',
-            'FUNCTION public.mark_email_sent', 'FUNCTION public.mark_email_failed',
-            'FUNCTION public.calculate_next_retry_time']
+            'FUNCTION ' || c_enqueue, 'FUNCTION ' || c_by_hand]
         LOOP
             EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
         END LOOP;
@@ -63,7 +69,7 @@ BEGIN
     FOR v_grant IN
         SELECT g.privilege, r.rolname
         FROM (VALUES
-            ('mailgres_producer', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails'),
+            ('mailgres_producer', 'EXECUTE ON FUNCTION ' || c_enqueue),
 
             ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
             ('mailgres_worker', 'SELECT ON mailgres.schema_version'),
@@ -83,11 +89,9 @@ BEGIN
             ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
 
             ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
-                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
-                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
-                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time,
-                mailgres.now, mailgres.uuid_v7, mailgres.reap, mailgres.promote, mailgres.expire, mailgres.fold'),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION ' || c_enqueue || ',' || c_by_hand),
+            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7, mailgres.reap,
+                mailgres.promote, mailgres.expire, mailgres.fold'),
             ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
                 mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
                 mailgres.take_deaths, mailgres.take_news, mailgres.note_webhook'),
@@ -142,10 +146,7 @@ BEGIN
             ('mailgres_analyst', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
             ('service_role', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
 
-            ('service_role', 'EXECUTE ON FUNCTION public.enqueue_email, public.enqueue_emails,
-                public.cancel_email, public.retry_email, public.reschedule_email, public.record_email_event,
-                public.process_pending_emails_for_retry, public.get_pending_emails_for_retry,
-                public.mark_email_sent, public.mark_email_failed, public.calculate_next_retry_time'),
+            ('service_role', 'EXECUTE ON FUNCTION ' || c_enqueue || ',' || c_by_hand),
             -- what a plain INSERT or UPDATE of email_queue calls
             ('service_role', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7'),
             ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,

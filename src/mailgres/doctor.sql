@@ -58,7 +58,7 @@ ORDER BY p.proname <> 'claim', p.proname
 
 -- objects --
 -- Every object of ours and what is added to it, with its definition. With an empty search_path all
--- names are written out.
+-- names are written out. What has another shape cannot be replaced, only dropped and made anew.
 WITH ours AS (
     SELECT c.oid, c.relkind, c.relpersistence, c.reloptions, n.nspname || '.' || c.relname AS name
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -70,14 +70,17 @@ SELECT CASE WHEN o.relkind IN ('v', 'm') THEN 'view ' ELSE 'table ' END || o.nam
        CASE WHEN o.relkind IN ('v', 'm')
             THEN coalesce(o.reloptions::text, '') || pg_get_viewdef(o.oid)
             ELSE o.relkind::text END AS definition,
-       'query' AS style
+       'query' AS style,
+       CASE WHEN o.relkind IN ('v', 'm') THEN
+           (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+            FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attnum > 0) END AS shape
 FROM ours o
 UNION ALL
 SELECT 'column ' || o.name || '.' || a.attname,
        concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
                  CASE WHEN a.attcollation <> t.typcollation THEN a.attcollation::regcollation::text END,
                  pg_get_expr(d.adbin, d.adrelid)),
-       'expression'
+       'expression', NULL
 FROM ours o
 JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_type t ON t.oid = a.atttypid
@@ -85,40 +88,74 @@ LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE o.relkind = 'r'
 UNION ALL
 SELECT 'constraint ' || coalesce(o.name, n.nspname || '.' || t.typname) || '.' || c.conname,
-       pg_get_constraintdef(c.oid), 'expression'
+       pg_get_constraintdef(c.oid), 'expression', NULL
 FROM pg_constraint c
 LEFT JOIN ours o ON o.oid = c.conrelid
 LEFT JOIN pg_type t ON t.oid = c.contypid
 LEFT JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE c.contype IN ('c', 'f', 'p', 'u', 'x') AND (o.oid IS NOT NULL OR n.nspname = 'mailgres')
 UNION ALL
-SELECT 'index ' || n.nspname || '.' || c.relname, pg_get_indexdef(i.indexrelid), 'expression'
+SELECT 'index ' || n.nspname || '.' || c.relname, pg_get_indexdef(i.indexrelid), 'expression', NULL
 FROM pg_index i
 JOIN ours o ON o.oid = i.indrelid
 JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE NOT EXISTS (SELECT FROM pg_constraint x WHERE x.conindid = i.indexrelid AND x.conrelid = i.indrelid)
 UNION ALL
-SELECT 'trigger ' || o.name || '.' || t.tgname, t.tgenabled::text || ' ' || pg_get_triggerdef(t.oid), 'expression'
+SELECT 'trigger ' || o.name || '.' || t.tgname, t.tgenabled::text || ' ' || pg_get_triggerdef(t.oid), 'expression', NULL
 FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid
 WHERE NOT t.tgisinternal
 UNION ALL
 SELECT 'domain ' || n.nspname || '.' || t.typname,
-       concat_ws(' ', format_type(t.typbasetype, t.typtypmod), t.typnotnull, t.typdefault), 'expression'
+       concat_ws(' ', format_type(t.typbasetype, t.typtypmod), t.typnotnull, t.typdefault), 'expression', NULL
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE n.nspname = 'mailgres' AND t.typtype = 'd'
 UNION ALL
-SELECT 'function ' || n.nspname || '.' || p.proname,
-       string_agg(concat_ws(' ', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
-                            p.prosecdef, p.provolatile, p.proisstrict, p.proconfig::text,
-                            coalesce(pg_get_function_sqlbody(p.oid), p.prosrc)),
-                  ';' ORDER BY p.oid),
-       CASE WHEN bool_or(p.prosqlbody IS NOT NULL) THEN 'query' ELSE 'source' END
+SELECT 'function ' || n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',
+       concat_ws(' ', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
+                 p.prosecdef, p.provolatile, p.proisstrict, p.proconfig::text,
+                 coalesce(pg_get_function_sqlbody(p.oid), p.prosrc)),
+       CASE WHEN p.prosqlbody IS NOT NULL THEN 'query' ELSE 'source' END,
+       concat_ws(' ', p.prokind, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_language l ON l.oid = p.prolang
 WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
-GROUP BY n.nspname, p.proname
+
+-- dependents --
+-- What has to go before a view or a function of ours can go.
+WITH views AS (
+    SELECT c.oid, c.reltype, 'view ' || n.nspname || '.' || c.relname AS name
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('v', 'm')
+), routines AS (
+    SELECT p.oid, 'function ' || n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')' AS name
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname <> 'pg_catalog'
+), things AS (
+    SELECT 'pg_class'::regclass AS class, v.oid, v.name FROM views v
+    UNION ALL
+    SELECT 'pg_type'::regclass, t.oid, v.name FROM views v JOIN pg_type t ON v.reltype IN (t.oid, t.typelem)
+    UNION ALL
+    SELECT 'pg_proc'::regclass, r.oid, r.name FROM routines r
+)
+SELECT DISTINCT x.object, x.dependent
+FROM (
+    SELECT t.name AS object,
+           coalesce(v.name, r.name, 'trigger ' || n.nspname || '.' || c.relname || '.' || g.tgname,
+                    pg_describe_object(d.classid, d.objid, d.objsubid)) AS dependent
+    FROM things t
+    JOIN pg_depend d ON d.refclassid = t.class AND d.refobjid = t.oid AND d.deptype IN ('n', 'a')
+    LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+    LEFT JOIN views v ON v.oid = w.ev_class
+    LEFT JOIN routines r ON d.classid = 'pg_proc'::regclass AND r.oid = d.objid
+    LEFT JOIN pg_trigger g ON d.classid = 'pg_trigger'::regclass AND g.oid = d.objid
+    LEFT JOIN pg_class c ON c.oid = g.tgrelid
+    LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE t.name = ANY (%(names)s)
+       OR t.name LIKE 'view mailgres.%%' OR t.name LIKE 'function mailgres.%%') x
+WHERE x.dependent <> x.object
+ORDER BY x.object, x.dependent
 
 -- unlogged --
 SELECT c.oid::regclass::text AS "table"
@@ -153,7 +190,9 @@ WITH who AS (
     FROM pg_proc p
     JOIN pg_namespace n ON n.oid = p.pronamespace
     CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-    WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
+    WHERE n.nspname = 'mailgres'
+       OR n.nspname = 'public'
+          AND p.proname || '(' || oidvectortypes(p.proargtypes) || ')' = ANY (%(signatures)s)
     UNION ALL
     SELECT 'table', n.nspname || '.' || c.relname, a.grantee
     FROM pg_class c

@@ -9,6 +9,7 @@ import pytest
 
 import schema_hashes
 from doctor.clinic import Clinic
+from mailgres import migrate
 from mailgres.doctor import restoring_sql, schema
 from mailgres.doctor.restore import _definitions, split
 from mailgres.errors import NotMigrated
@@ -66,6 +67,97 @@ def test_what_can_be_restored(clinic: Clinic, fault: str, named: str) -> None:
 def test_a_view(clinic: Clinic) -> None:
     clinic.run("ALTER VIEW email_dead_letters RESET (security_invoker)")
     assert clinic.mended("schema-drift").message == "view public.email_dead_letters is changed"
+
+
+RESHAPED = "is changed in its columns, arguments or result"
+
+
+@pytest.mark.parametrize(
+    ("faults", "named"),
+    [
+        (
+            [
+                "DROP VIEW email_dead_letters",
+                "CREATE VIEW email_dead_letters AS SELECT user_id, 1 AS id FROM email_queue",
+            ],
+            "view public.email_dead_letters",
+        ),
+        (
+            [
+                "DROP FUNCTION calculate_next_retry_time",
+                """CREATE FUNCTION calculate_next_retry_time(retry_count int) RETURNS text
+                   LANGUAGE sql AS 'SELECT NULL::text'""",
+            ],
+            "function public.calculate_next_retry_time",
+        ),
+        (
+            [
+                "DROP FUNCTION mailgres.reap",
+                """CREATE FUNCTION mailgres.reap(p_many int DEFAULT 500) RETURNS int
+                   LANGUAGE sql SECURITY DEFINER SET search_path = '' AS 'SELECT 0'""",
+            ],
+            "function mailgres.reap",
+        ),
+        (
+            # others of ours are built on it, and go and come with it
+            ["ALTER VIEW mailgres.counted_by_template RENAME COLUMN hour TO moment"],
+            "view mailgres.counted_by_template",
+        ),
+    ],
+)
+def test_what_has_to_be_dropped_first(clinic: Clinic, faults: list[str], named: str) -> None:
+    comments = "SELECT objoid::regclass, objsubid, description FROM pg_description"
+    comments += " WHERE classoid = 'pg_class'::regclass AND objoid >= 16384"
+    before = {str(row) for row in clinic.conn.execute(comments)}
+    for fault in faults:
+        clinic.run(fault)
+    found = clinic.findings("schema-drift")
+    assert f"{named} {RESHAPED}" in [one.message for one in found]
+    clinic.mend(found[0])
+    assert clinic.findings("schema-drift") == []
+    assert clinic.findings("grants") == []
+    assert {str(row) for row in clinic.conn.execute(comments)} == before
+
+
+def test_what_others_build_on_is_left_to_a_person(clinic: Clinic) -> None:
+    clinic.run("DROP VIEW email_dead_letters")
+    clinic.run("CREATE VIEW email_dead_letters AS SELECT user_id FROM email_queue")
+    clinic.run("CREATE VIEW of_ours AS SELECT user_id FROM email_dead_letters")
+    clinic.run("DROP FUNCTION calculate_next_retry_time")
+    printed = restoring_sql(Settings(database_url=clinic.url))
+    by_hand = (
+        f"-- by hand: view public.email_dead_letters {RESHAPED}, and needed by view public.of_ours"
+    )
+    assert by_hand in printed
+    clinic.run(printed)
+    messages = [one.message for one in clinic.findings("schema-drift")]
+    assert messages == [f"view public.email_dead_letters {RESHAPED}"], "the rest was mended"
+
+
+def test_an_applications_own_function_of_the_same_name(clinic: Clinic) -> None:
+    """It is named, is no fault, and stands in the way of nothing."""
+    clinic.run("CREATE FUNCTION enqueue_email(int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    found = clinic.finding("schema-drift")
+    assert (found.severity, found.message) == (
+        "info",
+        "not of mailgres: function public.enqueue_email(integer)",
+    )
+    assert clinic.findings("grants") == []
+    assert restoring_sql(Settings(database_url=clinic.url)) == "-- Nothing differs.\n"
+    migrate.upgrade(clinic.url)
+    clinic.run("SELECT mailgres.secure()")
+    clinic.run("ALTER FUNCTION mailgres.claim SECURITY INVOKER")
+    clinic.mend(clinic.findings("schema-drift")[0])
+    assert clinic.finding("schema-drift") == found
+    assert clinic.conn.execute("SELECT enqueue_email(7)").fetchone() == (1,)
+
+
+def test_another_function_by_a_name_of_ours_in_our_schema(clinic: Clinic) -> None:
+    """As somebody leaves who makes one with other arguments."""
+    clinic.run("DROP FUNCTION mailgres.reap")
+    clinic.run("CREATE FUNCTION mailgres.reap(text) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    clinic.mend(clinic.findings("schema-drift")[0])
+    assert clinic.findings("schema-drift") == []
 
 
 def test_the_restored_is_granted_as_before(clinic: Clinic) -> None:

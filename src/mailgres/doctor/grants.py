@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.schema import functions, relations
+from mailgres.doctor.schema import relations, signatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def row_security(patient: Patient) -> Iterator[Finding]:
 
 def grants(patient: Patient) -> Iterator[Finding]:
     """Neither PUBLIC nor Supabase's strangers may call or read anything of ours."""
-    asked = {"relations": relations(), "functions": functions(), "strangers": STRANGERS}
+    asked = {"relations": relations(), "signatures": signatures(), "strangers": STRANGERS}
     for row in patient.ask("open_grants", **asked):
         many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
         verb = {"function": "call", "table": "use", "schema": "look into"}[row["kind"]]

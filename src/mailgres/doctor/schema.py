@@ -23,6 +23,8 @@ EXPECTED = Path(__file__).with_name("schema.json")
 NAME, INDEXES = "schema-drift", "missing-indexes"
 RESTORABLE = ("function", "index", "trigger", "view")
 """What can be made anew as it was, without touching a row."""
+RESHAPED = "changed in its columns, arguments or result"
+"""How that is which CREATE OR REPLACE cannot bring back."""
 SHOWN = 10
 
 _QUALIFIER = re.compile(r"\b\w+\.(?=\w)")
@@ -42,14 +44,28 @@ def relations() -> list[str]:
     return [name.partition(".")[2] for name in expected() if name.startswith(kinds)]
 
 
-def functions() -> list[str]:
-    """The names of our functions in public."""
+def signatures() -> list[str]:
+    """The names of our functions in public, with the types of their arguments."""
     return [name.partition(".")[2] for name in expected() if name.startswith("function public.")]
 
 
+def functions() -> list[str]:
+    """The names of our functions in public; an application may have others of the same name."""
+    return [plain(signature) for signature in signatures()]
+
+
+def plain(name: str) -> str:
+    """The name of an object without the types of its arguments."""
+    return name.partition("(")[0]
+
+
 def hashes(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What the catalog says, as it is compared."""
-    return {row["object"]: _hash(row["definition"], row["style"]) for row in rows}
+    """What the catalog says, as it is compared: the definition, and the shape where it has one."""
+    found = {}
+    for row in rows:
+        shape = f"{_hash(row['shape'], 'expression')}-" if row["shape"] else ""
+        found[row["object"]] = shape + _hash(row["definition"], row["style"])
+    return found
 
 
 def _hash(definition: str, style: str) -> str:
@@ -71,8 +87,15 @@ def differences(patient: Patient) -> dict[str, str]:
     found = dict.fromkeys(wanted.keys() - there.keys(), "missing")
     found |= dict.fromkeys(there.keys() - wanted.keys(), "added")
     both = wanted.keys() & there.keys()
-    found |= {name: "changed" for name in both if wanted[name] != there[name]}
+    found |= {
+        name: _change(wanted[name], there[name]) for name in both if wanted[name] != there[name]
+    }
     return dict(sorted(found.items()))
+
+
+def _change(wanted: str, there: str) -> str:
+    same = "-" not in wanted or wanted.partition("-")[0] == there.partition("-")[0]
+    return "changed" if same else RESHAPED
 
 
 def drift(patient: Patient) -> Iterator[Finding]:
@@ -80,7 +103,7 @@ def drift(patient: Patient) -> Iterator[Finding]:
     found = differences(patient)
     for name, how in found.items():
         if not name.startswith("index ") and how != "added":
-            yield Finding(NAME, "error", f"{name} is {how}", _fix(patient, name))
+            yield Finding(NAME, "error", f"{plain(name)} is {how}", _fix(patient, name))
     added = [name for name, how in found.items() if how == "added"]
     if added:
         more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
