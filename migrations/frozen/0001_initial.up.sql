@@ -2706,8 +2706,13 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
 -- p_checked: false if the worker has not asked the provider whether it is back. For the
 -- call that is to try that, only a null is returned then, and nothing is changed: an email
 -- that gets lost in the attempt could not be repeated, so it is not the first to be sent.
+--
+-- p_lease: for how long the call may take. Without it, as long as the lease so far, which
+-- has grown with every time it was lengthened: so no more than an hour.
 
-CREATE FUNCTION mailgres.begin(p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true) RETURNS SETOF uuid
+CREATE FUNCTION mailgres.begin(
+    p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
+    RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -2717,7 +2722,8 @@ BEGIN
     WITH begun AS (
         UPDATE public.email_queue q
         SET begun_at = mailgres.now(),
-            lease_until = mailgres.now() + (q.lease_until - q.leased_at)
+            lease_until = mailgres.now()
+                + coalesce(p_lease, least(q.lease_until - q.leased_at, interval '1 hour'))
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
           AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
@@ -2751,7 +2757,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean) IS
+COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean, interval) IS
     'Marks the calls for these emails as begun and returns those that may be made.';
 
 -- ---- sql/30_engine/76_give_back.sql

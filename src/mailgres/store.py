@@ -64,6 +64,7 @@ class Store:
     ) -> None:
         self.worker = worker
         self.url = url
+        self._lease: timedelta | None = None
         self._milliseconds = round(statement_timeout / timedelta(milliseconds=1))
         with database.connect(url, autocommit=True) as connection:
             self.pooled = behind_a_pooler(connection)
@@ -99,6 +100,7 @@ class Store:
         connection: psycopg.Connection | None = None,
     ) -> list[Email]:
         """Lease up to `limit` emails that one of the providers can send."""
+        self._lease = lease
         parameters = {
             "worker": self.worker,
             "limit": limit,
@@ -114,10 +116,11 @@ class Store:
     def begin(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
         """Mark the calls for these emails as begun; returns those that may be made.
 
+        Their leases begin anew, and are as long as those that were claimed last.
         Unless the provider was checked, the lease of the one that tries whether it is back comes
         with no email: check first.
         """
-        return self._for_each_lease("begin", emails, checked=checked)
+        return self._for_each_lease("begin", emails, checked=checked, lease=self._lease)
 
     def extend(self, emails: Iterable[Email], lease: timedelta) -> set[Claim]:
         """Lengthen leases; returns the emails that are still ours."""

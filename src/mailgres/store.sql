@@ -10,7 +10,7 @@ SELECT id, lease_token, tenant_id, template_type, template_version, recipient_em
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- begin --
-SELECT mailgres.begin(leases.token, leases.ids, %(checked)s), leases.token
+SELECT mailgres.begin(leases.token, leases.ids, %(checked)s, %(lease)s), leases.token
 FROM (
     SELECT token, array_agg(id) AS ids
     FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token

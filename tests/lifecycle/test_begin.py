@@ -188,3 +188,27 @@ def test_extend_waits_for_nobody(committed: Queue, connect: Connect) -> None:
         assert {one.extend for one in found} == set(ids)
     longer = {one.id for one in held if committed.email(one.id).lease_until > one.lease_until}
     assert longer == set(ids) - {finishing.id}
+
+
+BEGIN = "SELECT mailgres.begin(%s, %s, true, %s)"
+EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
+
+
+@pytest.mark.parametrize(
+    ("held", "lease", "then"),
+    [
+        (timedelta(minutes=10), MINUTE, MINUTE),
+        (timedelta(minutes=10), None, timedelta(minutes=11)),
+        (timedelta(days=1), None, timedelta(hours=1)),
+    ],
+)
+def test_a_lease_does_not_grow(
+    queue: Queue, clock: Clock, held: timedelta, lease: timedelta | None, then: timedelta
+) -> None:
+    """Who waited long before his call has no longer a call for that."""
+    queue.enqueue()
+    claimed = queue.claim_one()
+    queue.run(EXTEND, claimed.lease_token, [claimed.id], held + MINUTE)
+    clock.forward(held)
+    queue.run(BEGIN, claimed.lease_token, [claimed.id], lease)
+    assert queue.email(claimed.id).lease_until == clock.now + then

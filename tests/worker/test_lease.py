@@ -13,7 +13,7 @@ import pytest
 from mailgres.model import Message, Result
 from support.queue import RESEND
 from worker.bench import DEADLINE, Bench, until
-from worker.double import Double
+from worker.double import NAME, Double
 
 STEAL = """
     UPDATE email_queue
@@ -48,6 +48,18 @@ def test_emails_that_wait_keep_theirs(bench: Bench) -> None:
         assert worker.stop()["claimed"] == 6
     assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
     assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+
+
+def test_a_call_has_one_lease(bench: Bench) -> None:
+    """However often it was lengthened before: else nobody would miss a dead worker for as long."""
+    bench.use_double(idempotent=False)
+    bench.fill(1, RESEND)
+    minute = timedelta(minutes=1)
+    with bench.here(Double(bench.ledger, idempotent=False)) as worker:
+        emails = worker.store.claim(1, minute, [NAME])
+        bench.run("UPDATE email_queue SET leased_at = leased_at - interval '1 hour'")
+        assert worker.store.begin(emails) == {emails[0].claim}
+    assert bench.value("SELECT lease_until - begun_at FROM email_queue") == minute
 
 
 @dataclass
