@@ -31,6 +31,7 @@ Every command takes the database from `--database-url`, `MAILGRES_DATABASE_URL`,
 | 1 | It was not done: one line says what is wrong, one what to do. |
 | 1 | Or a check found something, or somebody said no when asked. |
 | 2 | The arguments are not right: nothing was tried. |
+| 3 | `process --exit-empty` found nothing to do. |
 | 128 + n | Signal n ended it, so 130 is Ctrl-C. What was done before that is said. |
 
 Results go to standard output, everything else to standard error. `--json` prints a document for

@@ -70,6 +70,15 @@ def test_set(mailgres: Program) -> None:
     assert mailgres("alerts", "set", "parked", "--on") == "parked: > 0 emails, info\n"
 
 
+def test_a_dry_run_changes_no_rule(mailgres: Program) -> None:
+    before = mailgres.json("alerts", "rules")
+    assert mailgres("alerts", "set", "parked", "--off", "--dry-run").splitlines() == [
+        "parked: > 0 emails, off",
+        "Nothing was changed: this was a dry run.",
+    ]
+    assert mailgres.json("alerts", "rules") == before
+
+
 def test_what_is_refused(mailgres: Program) -> None:
     what, hint = mailgres.fails("alerts", "set", "failure_rate", "--threshold", "-1")
     assert what == "-1 is no threshold of failure_rate"
@@ -136,6 +145,10 @@ def test_reset_webhook(mailgres: Program, queue: Queue) -> None:
     assert mailgres("alerts", "reset-webhook") == "The webhook was not switched off.\n"
     for _ in range(10):
         queue.run("SELECT mailgres.note_webhook('digest', false)")
+    assert mailgres("alerts", "reset-webhook", "--dry-run").splitlines() == [
+        "The webhook is called again.",
+        "Nothing was changed: this was a dry run.",
+    ]
     assert mailgres("alerts", "reset-webhook") == "The webhook is called again.\n"
 
 

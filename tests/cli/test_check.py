@@ -55,6 +55,14 @@ def test_a_provider_that_is_down(program: Program, double: ResendDouble) -> None
     assert hint.startswith("The provider cannot be asked now: try again")
 
 
+def test_an_answer_that_orders_a_terminal_about(program: Program, double: ResendDouble) -> None:
+    double.add_faults(Fault(401, "invalid_api_key", "\x1b]0;mine\x07\x1b[2J", times=-1))
+    done = program.run("providers", "test", "resend")
+    assert done.returncode == 1
+    assert "\N{REPLACEMENT CHARACTER}[2J" in done.stderr
+    assert done.stderr.replace("\n", "").isprintable()
+
+
 def test_no_key(program: Program) -> None:
     what, hint = program.fails("providers", "test", RESEND_API_KEY="")
     assert "resend needs resend_api_key" in what

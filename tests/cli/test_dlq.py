@@ -164,6 +164,24 @@ def test_export_then_purge(
     assert "needs a file" in mailgres.misused("dlq", "export", "-", "--purge")
 
 
+def test_export_and_what_a_purge_would_do(
+    mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path
+) -> None:
+    """The file is there, and so are the letters, which can be purged by it."""
+    path = tmp_path / "shop.jsonl"
+    order = ("dlq", "export", str(path), "--tenant", "shop")
+    assert "--dry-run is about --purge" in mailgres.misused(*order, "--dry-run")
+    assert not path.exists()
+    assert mailgres(*order, "--purge", "--dry-run").splitlines() == [
+        f"2 dead letters are in {path}.",
+        "Would have purged 2 of 2 dead letters.",
+        "Nothing was changed: this was a dry run.",
+    ]
+    assert ids_in(queue) == set(letters.values())
+    printed = mailgres("dlq", "purge", "--exported", str(path), "--yes")
+    assert printed == "Purged 2 of 2 dead letters.\n"
+
+
 def test_attachments_are_not_purged_unasked(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:

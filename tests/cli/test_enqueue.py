@@ -331,6 +331,36 @@ def test_the_report_of_what_was_done_before_an_interruption(
     assert len(rows(queue)) == 999
 
 
+def test_an_interruption_of_all_or_none(
+    mailgres: Program, queue: Queue, connect: Connect, tmp_path: Path
+) -> None:
+    """The third chunk waits for somebody who uses the same key; then it is interrupted."""
+    file = tmp_path / "many.csv"
+    lines = [f"user{n}@example.com,{'k' if n == 2500 else ''}\n" for n in range(3000)]
+    file.write_text("recipient,idempotency_key\n" + "".join(lines))
+    other = connect(autocommit=False)
+    Queue(other).enqueue(idempotency_key="k")
+    with subprocess.Popen(
+        [PROGRAM, "enqueue", "welcome_user", "--csv", file],
+        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock' AND query LIKE '%%enqueue_emails%%'"
+        )
+        while not queue.value(waiting):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    other.rollback()
+    assert process.returncode == 130
+    assert (out, err) == ("", "\nInterrupted. Nothing was enqueued.\n")
+    assert rows(queue) == []
+    mailgres("enqueue", "welcome_user", "--csv", str(file))
+    assert len(rows(queue)) == 3000
+
+
 def test_a_report_takes_no_other_files_place(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:

@@ -55,6 +55,21 @@ def test_list(mailgres: Program, queue: Queue) -> None:
     assert (found["waits_for"], found["routes"]) == ("quota", ["default"])
 
 
+def test_reasons_that_order_a_terminal_about(mailgres: Program, queue: Queue) -> None:
+    """A circuit's reason is what the provider said."""
+    evil = "\x1b]0;mine\x07\x1b[2J\x9b1m"
+    queue.run("SELECT mailgres.set_circuit('resend', 'open', %s, NULL)", evil)
+    queue.run("SELECT mailgres.pause_provider('resend', 'infinity', %s)", evil)
+    queue.run("SELECT mailgres.pause_tenant('acme', %s)", evil)
+    for order in (
+        ("providers", "list"), ("providers", "limit", "resend", "--rate", "1/s"),
+        ("tenants", "list"),
+    ):  # fmt: skip
+        printed = mailgres(*order)
+        assert "\N{REPLACEMENT CHARACTER}[2J" in printed, order
+        assert printed.replace("\n", "").isprintable(), order
+
+
 def test_a_fresh_database(mailgres: Program) -> None:
     assert state(mailgres, "capture")["open"] is True
 

@@ -141,6 +141,8 @@ def test_for_programs(mailgres: Program, queue: Queue) -> None:
         (("retry",), "That would be every email that is failed"),
         (("retry", "--status", "failed"), "give --all-failed."),
         (("retry", "--since", "all"), "give --all-failed."),
+        (("retry", "--status", "cancelled"), "narrow it with a filter (such as --since 7d)."),
+        (("retry", "--status", "failed", "--status", "pending"), "(such as --since 7d)."),
         (("cancel", "--status", "pending"), "give --all."),
         (("reschedule", "--to", "1h"), "give --all."),
         (("retry", "--status", "sent", "--tenant", "a"), "Emails that are sent cannot be retried"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 import cli_page
 from mailgres.cli import main
+from support.postgres import Connect
 from support.program import PROGRAM, Program
 from support.queue import Queue
 
@@ -115,8 +118,103 @@ def test_exit_codes_are_documented(mailgres: Program) -> None:
     assert mailgres.run("list").returncode == 0
     assert mailgres.run("list", "--template", "nobody_knows").returncode == 1
     assert mailgres.run("list", "--colour").returncode == 2
-    for code in ("| 0 |", "| 1 |", "| 2 |", "| 128 + n |"):
+    for code in ("| 0 |", "| 1 |", "| 2 |", "| 3 |", "| 128 + n |"):
         assert code in page
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("templates", "list"),
+        ("providers", "list"),
+        ("janitor", "reap"),
+        ("migrate",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_interruption(
+    mailgres: Program, queue: Queue, connect: Connect, command: tuple[str, ...]
+) -> None:
+    """Ctrl-C ends with 130 whatever is under way: here each waits for a lock."""
+    other = connect(autocommit=False)
+    other.execute(
+        "LOCK TABLE email_queue, mailgres.providers, email_templates, mailgres.schema_version"
+        " IN ACCESS EXCLUSIVE MODE"
+    )
+    env = {"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(
+        [PROGRAM, *command], env=env, cwd="/", text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock'"
+        )
+        while not queue.value(waiting):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    other.rollback()
+    assert (process.returncode, out, err) == (130, "", "\nInterrupted.\n")
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"n\n", 1), (b"\x04", 1)])
+def test_an_answer_to_a_question(mailgres: Program, queue: Queue, key: bytes, code: int) -> None:
+    """Ctrl-C, no, and no answer at all: nothing is done."""
+    queue.enqueue()
+    ours, theirs = pty.openpty()
+    given = {"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+    # A session of its own, so that the terminal sends it the signal.
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_A_TERMINAL, PROGRAM, "cancel", "--all"],
+        env=given, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    text = b""
+    while b"[y/N]" not in text:
+        text += os.read(ours, 4096)
+    # It sleeps when it reads: Python does not notice a signal that comes just before that.
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0] != "S":
+        assert process.poll() is None
+    os.write(ours, key)
+    assert process.wait(60) == code
+    os.close(ours)
+    assert queue.value("SELECT status FROM email_queue") == "pending"
+
+
+AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+DRY = {
+    "dlq export", "dlq purge", "dlq retry", "retry", "cancel", "reschedule", "enqueue", "janitor",
+    "alerts set", "alerts reset-webhook", "providers pause", "providers resume", "providers reset",
+    "providers limit", "routes set", "routes pause", "routes resume", "policies set",
+    "tenants weight", "tenants pause", "tenants resume", "tenants limit", "tenants route",
+    "tenants contact", "templates push", "templates retire", "suppressions add",
+    "suppressions remove", "suppressions import",
+}  # fmt: skip
+OTHERS = {
+    *("alerts check", "alerts list", "alerts rules", "config", "demo", "dev"),
+    *("dlq list", "dlq show", "dlq stats", "doctor", "errors explain", "eta", "list", "migrate"),
+    *("policies list", "process", "providers list", "providers test", "routes list", "serve"),
+    *("show", "status", "suppressions export", "suppressions list"),
+    *("templates list", "templates preview", "templates pull", "templates show", "tenants list"),
+    "worker",
+}
+"""Commands that change no rows, or whose work it is to."""
+
+
+def test_what_changes_rows_has_a_dry_run() -> None:
+    for path, text in cli_page.commands(main, "mailgres"):
+        if "\nCommands:\n" not in text:
+            name = path.removeprefix("mailgres ")
+            assert ("--dry-run" in text) == (name in DRY), path
+            assert (name in DRY) != (name in OTHERS), path
 
 
 def test_completion(mailgres: Program) -> None:

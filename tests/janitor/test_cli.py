@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from janitor.house import House, put
+from janitor.house import ME, House, put
 from janitor.test_runner import DUTIES, LOCK
 from mailgres.cli import main
-from mailgres.janitor import JANITORS
+from mailgres.janitor import JANITORS, rehearse
 from support.postgres import Connect
 
 PAGE = Path(__file__).parents[2] / "docs" / "janitors.md"
@@ -27,6 +28,66 @@ def test_without_a_name_it_lists_them() -> None:
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == list(JANITORS)
     assert "promote    every   1 s  makes waiting emails ready that are due" in lines
+
+
+def test_the_list_for_programs() -> None:
+    found = json.loads(janitor("--json").stdout)
+    assert [one["name"] for one in found] == list(JANITORS)
+    assert found[0] == {
+        "name": "promote",
+        "duty": JANITORS["promote"].duty,
+        "every_seconds": 1.0,
+        "chunk": 1000,
+        "each_worker": False,
+    }
+
+
+@pytest.mark.parametrize("name", DUTIES)
+def test_each_as_a_dry_run(house: House, name: str) -> None:
+    """It says what the duty would do, and the duty is still to be done."""
+    is_done = DUTIES[name](house)
+    own = () if JANITORS[name].locked else ("--worker", "worker-1")
+    before = contents(house)
+    result = janitor(name, *own, "--dry-run", "--database-url", house.url)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {
+        "janitor": name, "handled": 1, "busy": False, "more": False, "dry_run": True
+    }  # fmt: skip
+    assert contents(house) == before
+    assert not is_done() or name == "heartbeat"
+
+
+def contents(house: House) -> dict[str, str]:
+    """Every row of every table."""
+    tables = house.rows(
+        "SELECT c.oid::regclass::text AS name FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND n.nspname IN ('public', 'mailgres') ORDER BY 1"
+    )
+    every = "SELECT coalesce(string_agg(t::text, e'\\n' ORDER BY t::text), '') FROM {} t"
+    return {each.name: house.value(every.format(each.name)) for each in tables}
+
+
+def test_a_dry_run_does_one_chunk_and_tells_nobody(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        house.enqueue()
+    house.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
+    duty = replace(JANITORS["deaths"], chunk=2)
+    done = rehearse(duty, house.pool.connection, ME)
+    assert (done.handled, done.chunks, done.more) == (2, 1, True)
+    assert not [one for one in caplog.records if getattr(one, "event", None) == "JobFailed"]
+    assert house.clean("deaths").handled == 3
+
+
+def test_a_dry_run_of_all(house: House) -> None:
+    before = contents(house)
+    result = janitor("--all", "--dry-run", "--database-url", house.url)
+    assert result.exit_code == 0, result.output
+    assert all(json.loads(line)["dry_run"] for line in result.stdout.splitlines())
+    assert contents(house) == before
+    assert janitor("--dry-run").exit_code == 2
 
 
 @pytest.mark.parametrize("name", DUTIES)

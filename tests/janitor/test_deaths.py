@@ -9,6 +9,7 @@ from datetime import timedelta
 from threading import Barrier, Thread
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from janitor.house import House
@@ -135,6 +136,29 @@ def test_many_janitors_at_once(house: House, caplog: pytest.LogCaptureFixture) -
         thread.join()
     tell(house)
     assert sorted(one.jobId for one in failed(caplog)) == sorted(map(str, emails))  # type: ignore[attr-defined]
+
+
+def test_those_before_a_failure_are_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """A chunk that fails takes nothing from those before it, which are committed."""
+    emails = [house.enqueue() for _ in range(3)]
+    house.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
+    house.run(
+        "CREATE FUNCTION pg_temp_fail() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN IF (SELECT count(*) FROM mailgres.deaths) < 2 THEN"
+        " RAISE 'no disk'; END IF; RETURN NULL; END$$"
+    )
+    house.run(
+        "CREATE TRIGGER fail AFTER DELETE ON mailgres.deaths"
+        " FOR EACH STATEMENT EXECUTE FUNCTION pg_temp_fail()"
+    )
+    with pytest.raises(psycopg.errors.RaiseException, match="no disk"):
+        house.clean("deaths", chunk=1)
+    first = [one.jobId for one in failed(caplog)]  # type: ignore[attr-defined]
+    assert len(first) == 1
+    house.run("DROP TRIGGER fail ON mailgres.deaths")
+    assert tell(house) == 2
+    told = sorted(one.jobId for one in failed(caplog))  # type: ignore[attr-defined]
+    assert told == sorted(map(str, emails))
 
 
 def test_a_schedule_without_a_worker(house: House) -> None:

@@ -42,6 +42,17 @@ def test_health_and_readiness(house: House, service: Site) -> None:
     assert service.get("/healthz").status == 200
 
 
+def test_answers_end_their_line(service: Site) -> None:
+    """For whoever calls from a terminal; the length counts it."""
+    for answer in (
+        service.get("/healthz"), service.get("/readyz"), service.get("/metrics"),
+        service.get("/nowhere"), service.trigger(), service.ask("POST", PATH),
+    ):  # fmt: skip
+        assert answer.body.endswith(b"\n")
+        assert not answer.body.endswith(b"\n\n")
+        assert int(answer.headers["content-length"]) == len(answer.body)
+
+
 def test_without_a_database(tmp_path: Path, migrations: Path) -> None:
     """It lives, says why it is not ready, refuses runs, and is ready again by itself."""
     with TemporaryDirectory(prefix="mailgres-tests-") as place:

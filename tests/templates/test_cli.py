@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from support.program import Program
 from support.templates import FRONT, Script, Write
 
 RECEIPT = """\
@@ -56,6 +57,47 @@ def test_push(templates: Script, write: Write, conn: psycopg.Connection) -> None
     assert templates("push", file) == "receipt: settings (version 1)\n"
     file.write_text(RECEIPT.replace("Dear", "Hello"))
     assert templates("push", file) == "receipt: new version (version 2)\n"
+
+
+COMMANDS = (
+    ("list",), ("show", "welcome_user"), ("preview", "welcome_user"), ("retire", "welcome_user"),
+    ("pull", "DIRECTORY"), ("push", "DIRECTORY"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_who_may_not(
+    database_url: str, write: Write, conn: psycopg.Connection, command: tuple[str, ...]
+) -> None:
+    """Somebody without a role, and somebody whose transactions are read-only."""
+    directory = str(write(other__txt=f"{FRONT}a"))
+    order = ["templates", *(directory if part == "DIRECTORY" else part for part in command)]
+    before = state(conn)
+    conn.execute("CREATE ROLE mailgres_nobody NOLOGIN")
+    try:
+        what, hint = Program(database_url).fails(*order, PGOPTIONS="-c role=mailgres_nobody")
+    finally:
+        conn.execute("DROP ROLE mailgres_nobody")
+    assert "permission denied" in what
+    assert "GRANT mailgres_operator" in hint
+    if command[0] in ("push", "retire"):
+        read_only = "-c default_transaction_read_only=on"
+        what, hint = Program(database_url).fails(*order, PGOPTIONS=read_only)
+        assert "read-only transaction" in what
+        assert hint == "Nothing was changed."
+    assert state(conn) == before
+
+
+def test_a_template_that_orders_a_terminal_about(templates: Script, write: Write) -> None:
+    """Shown to people it does not; what goes into a file is what is sent."""
+    evil = "\x1b]0;mine\x07\x1b[2J"
+    directory = write(evil__html=f'+++\nsubject = "Hi"\n+++\n<p>{evil}</p>\n')
+    templates("push", directory)
+    for order in (("show", "evil"), ("preview", "evil")):
+        printed = templates(*order)
+        assert "\N{REPLACEMENT CHARACTER}[2J" in printed, order
+        assert printed.replace("\n", "").isprintable(), order
+    assert evil in templates("preview", "evil", "--html")
 
 
 def test_push_is_all_or_nothing(templates: Script, write: Write, conn: psycopg.Connection) -> None:

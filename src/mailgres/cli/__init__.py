@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib import import_module
 
@@ -88,5 +89,7 @@ def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bo
 @click.pass_context
 def main(context: click.Context) -> None:
     """An email queue that lives in your PostgreSQL."""
+    # What it warns of as an interrupted connection ends is for logs, where a command keeps some.
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
     if os.environ.get("NO_COLOR"):
         context.color = False

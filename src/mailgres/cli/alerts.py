@@ -13,6 +13,7 @@ from mailgres import janitor as janitors
 from mailgres.cli.ask import operator
 from mailgres.cli.janitor import explained
 from mailgres.cli.options import database_url as database_url_option
+from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.options import settings_options
 from mailgres.cli.show import as_json, moment, reader, table
 from mailgres.cli.timeline import length
@@ -80,6 +81,7 @@ def rules(*, as_json_: bool, database_url: str | None) -> None:
 @click.option("--window", type=reader(_WINDOW), metavar="DURATION", help="The time looked at.")
 @click.option("--severity", type=click.Choice(_SEVERITIES), help="How bad it is.")
 @click.option("--on/--off", "enabled", default=None, help="Whether it fires at all.")
+@dry_run_option
 @database_url_option
 def set_(
     *,
@@ -88,6 +90,7 @@ def set_(
     window: timedelta | None,
     severity: str | None,
     enabled: bool | None,
+    dry_run: bool,
     database_url: str | None,
 ) -> None:
     """Change a rule; what is not named stays.
@@ -100,7 +103,7 @@ def set_(
     given = {"threshold": threshold, "window": window, "severity": severity, "enabled": enabled}
     if all(value is None for value in given.values()):
         raise click.UsageError("Give --threshold, --window, --severity, --on or --off.")
-    with operator(database_url, rule) as asked:
+    with operator(database_url, rule, dry_run=dry_run) as asked:
         (found,) = asked.ask("set_alert_rule", rule=rule, **given)
     _, limit, window_text, _, severity_text, _ = _rule(found)
     over = f" over {window_text}" if window_text != "-" else ""
@@ -131,15 +134,16 @@ def check(*, settings: Settings, tell: bool) -> None:
 
 
 @alerts.command("reset-webhook")
+@dry_run_option
 @database_url_option
-def reset_webhook(*, database_url: str | None) -> None:
+def reset_webhook(*, dry_run: bool, database_url: str | None) -> None:
     """Call the alert webhook again after it was switched off for its failures.
 
     \b
     Example:
       mailgres alerts reset-webhook
     """
-    with operator(database_url) as asked:
+    with operator(database_url, dry_run=dry_run) as asked:
         (was_off,) = asked.ask("reset_webhook")
     click.echo("The webhook is called again." if was_off else "The webhook was not switched off.")
 

@@ -40,20 +40,20 @@ class Operator:
     """The database, as an operator asks it: all in one transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def ask(self, query: str, **parameters: object) -> list[Any]:
         """The first column of what a query gives."""
-        rows = self._connection.execute(QUERIES[query], parameters or None)
+        rows = self.connection.execute(QUERIES[query], parameters or None)
         return [row[0] for row in rows]
 
     def savepoint(self) -> AbstractContextManager[Any]:
         """A part that can fail alone: what it did is taken back, what was before stays."""
-        return self._connection.transaction()
+        return self.connection.transaction()
 
     def stream(self, query: str, **parameters: object) -> Iterator[Any]:
         """The first column of what a query gives, a few rows at a time."""
-        with self._connection.cursor(name="mailgres_stream") as cursor:
+        with self.connection.cursor(name="mailgres_stream") as cursor:
             cursor.itersize = STREAMED
             cursor.execute(QUERIES[query], parameters or None)
             for row in cursor:
@@ -61,7 +61,7 @@ class Operator:
 
     def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
         """Name what was most likely meant, in the error's hint."""
-        self._connection.rollback()
+        self.connection.rollback()
         listing, key, command = _LISTS[type(error)]
         known = [row[key] for row in self.ask(listing)]
         unknown = next((name for name in given if name not in known), "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.cli.options import settings_options
-from mailgres.cli.show import as_json
+from mailgres.cli.show import as_json, harmless
 from mailgres.doctor.sending import advice, try_account
 from mailgres.errors import UnknownProvider
 from mailgres.settings.kinds import suggestion
@@ -52,11 +52,12 @@ def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
 
 def _tell(account: Account, result: Result) -> None:
     if result.verdict == "sent":
-        click.echo(f"{account.name}: good{f' ({result.message})' if result.message else ''}")
+        said = f" ({result.message})" if result.message else ""
+        click.echo(harmless(f"{account.name}: good{said}"))
         return
     why = ": ".join(filter(None, (result.code, result.message)))
-    click.echo(f"Error: {account.name}: {why or result.verdict}", err=True)
-    click.echo(f"Hint: {advice(account, result)}", err=True)
+    click.echo(harmless(f"Error: {account.name}: {why or result.verdict}"), err=True)
+    click.echo(harmless(f"Hint: {advice(account, result)}"), err=True)
 
 
 def _told(account: Account, result: Result) -> dict[str, object]:

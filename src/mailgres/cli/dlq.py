@@ -251,6 +251,9 @@ def stats(
 )
 @_with_attachments
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before deleting.")
+@click.option(
+    "--dry-run", is_flag=True, help="Write FILE, say what --purge would delete, delete nothing."
+)
 @database_url_option
 def export(
     *,
@@ -261,6 +264,7 @@ def export(
     then_purge: bool,
     with_attachments: bool,
     yes: bool,
+    dry_run: bool,
     database_url: str | None,
 ) -> None:
     """Write dead letters to FILE with all that is known of them: .jsonl or .csv, also with .gz.
@@ -275,10 +279,12 @@ def export(
       mailgres dlq export - --since 24h | jq -r .error_message
     """
     kind = files.kind_of(file, files.JSON_LINES, files.CSV)
-    manner = Manner(yes, dry_run=False, as_json=False)
+    manner = Manner(yes, dry_run, as_json=False)
+    if dry_run and not then_purge:
+        raise click.UsageError("--dry-run is about --purge: an export alone changes nothing.")
     if then_purge and file == files.STANDARD:
         raise click.UsageError("--purge needs a file: what was printed may be lost.")
-    if then_purge and not yes and not sys.stdin.isatty():
+    if then_purge and not (yes or dry_run) and not sys.stdin.isatty():
         raise MailgresError(
             "Nobody can be asked before --purge, so nothing was done: there is no terminal",
             "Give --yes, or export without --purge.",

@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 
 from mailgres.cli import files
 from mailgres.cli.ask import explained, operator
+from mailgres.cli.errors import INTERRUPTED
 from mailgres.errors import MailgresError, RequestRefused
 from mailgres.sqlstates import from_database
 
@@ -100,10 +101,14 @@ def _all_or_none(source: Source, total: int, database_url: str | None, *, dry_ru
         operator(database_url, timeout=PATIENCE, dry_run=dry_run) as database,
         _progress(total) as progress,
     ):
-        for chunk in _chunks(source):
-            _enqueue(database, source, chunk)
-            done.enqueued += len(chunk)
-            progress(len(chunk))
+        try:
+            for chunk in _chunks(source):
+                _enqueue(database, source, chunk)
+                done.enqueued += len(chunk)
+                progress(len(chunk))
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted. Nothing was enqueued.", err=True)
+            sys.exit(INTERRUPTED)
     return done
 
 
@@ -122,7 +127,7 @@ def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_
                 progress(len(chunk))
         except KeyboardInterrupt:
             click.echo(f"\nInterrupted. {_so_far(source, done)}", err=True)
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
         except MailgresError as error:
             raise MailgresError(error.message, _so_far(source, done)) from None
     if not done.bad:

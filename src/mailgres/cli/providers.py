@@ -10,7 +10,18 @@ from mailgres.cli.ask import operator
 from mailgres.cli.check import test
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
-from mailgres.cli.show import INFINITY, NONE, Nothing, as_json, moment, rate, reader, table, when
+from mailgres.cli.show import (
+    INFINITY,
+    NONE,
+    Nothing,
+    as_json,
+    harmless,
+    moment,
+    rate,
+    reader,
+    table,
+    when,
+)
 from mailgres.settings.kinds import Duration, Number, Or, PerTime
 
 if TYPE_CHECKING:
@@ -59,7 +70,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     for line, one in zip(lines, found, strict=True):
         click.echo(line)
         for remark in _remarks(one):
-            click.echo(f"  {remark}")
+            click.echo(f"  {harmless(remark)}")
 
 
 @providers.command()
@@ -164,7 +175,7 @@ def _order(
     with operator(database_url, name, dry_run=dry_run) as database:
         database.ask(query, name=name, **parameters)
         (found,) = [one for one in database.ask("providers") if one["provider"] == name]
-    click.echo(f"{name}: {'; '.join(_states(found))}")
+    click.echo(harmless(f"{name}: {'; '.join(_states(found))}"))
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

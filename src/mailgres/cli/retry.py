@@ -206,9 +206,12 @@ def _statuses(order: Order, chosen: Filter, *, everything: bool) -> list[str]:
             f" {order.words.done.lower()}: only those that are {can}."
         )
     if not everything and not replace(chosen, status=()):
-        flag = "--all-failed" if order is RETRY else "--all"
+        wide = "narrow it with a filter (such as --since 7d)"
+        if order is not RETRY:
+            wide += ", or give --all"
+        elif statuses == ["failed"]:
+            wide += ", or give --all-failed"
         raise click.UsageError(
-            f"That would be every email that is {' or '.join(statuses)}:"
-            f" name emails, narrow it with a filter, or give {flag}."
+            f"That would be every email that is {' or '.join(statuses)}: name emails, {wide}."
         )
     return statuses

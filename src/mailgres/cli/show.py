@@ -80,6 +80,11 @@ def harmless(text: str) -> str:
     )
 
 
+def lines(text: str) -> str:
+    """A text of several lines with no other control characters."""
+    return printable(text.replace("\r\n", "\n"), keep="\n\t")
+
+
 def _width(text: str) -> int:
     return len(click.unstyle(text))
 

@@ -10,7 +10,7 @@ import click
 from mailgres.cli.ask import operator
 from mailgres.cli.message import as_file, message_of, written
 from mailgres.cli.options import settings_options, utc
-from mailgres.cli.show import as_json, moment, status, table
+from mailgres.cli.show import as_json, lines, moment, status, table
 from mailgres.cli.timeline import timeline
 from mailgres.errors import UnknownEmail
 from mailgres.trace import printable
@@ -100,10 +100,6 @@ def _print_message(message: dict[str, Any]) -> None:
         if value := message[name]:
             text = value if isinstance(value, str) else ", ".join(value)
             click.echo(f"{name.capitalize().replace('_t', '-T')}: {printable(text)}")
-    click.echo(_body(f"\n{message['text'] or ''}".rstrip()))
+    click.echo(lines(f"\n{message['text'] or ''}".rstrip()))
     if message["html"]:
-        click.echo(_body(f"\n--- html\n{message['html']}"))
-
-
-def _body(text: str) -> str:
-    return printable(text.replace("\r\n", "\n"), keep="\n\t")
+        click.echo(lines(f"\n--- html\n{message['html']}"))

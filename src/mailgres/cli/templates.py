@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mailgres import database
+from mailgres.cli.ask import operator
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.payload import read_payload
-from mailgres.cli.show import as_json, table
+from mailgres.cli.show import as_json, harmless, lines, table
 from mailgres.templates import Draft, Template, read_templates, stored, write_templates
 
 
@@ -41,10 +42,8 @@ def push(*, paths: tuple[Path, ...], dry_run: bool, database_url: str | None) ->
       mailgres templates push templates/welcome_user.html --dry-run
     """
     drafts = read_templates(list(paths))
-    with database.connect(database_url) as connection:
-        pushed = [stored.push(connection, draft) for draft in drafts]
-        if dry_run:
-            connection.rollback()
+    with operator(database_url, dry_run=dry_run) as asked:
+        pushed = [stored.push(asked.connection, draft) for draft in drafts]
     for each in pushed:
         click.echo(f"{each.name}: {each.change} (version {each.version})")
 
@@ -62,9 +61,9 @@ def pull(*, directory: Path, force: bool, database_url: str | None) -> None:
     Example:
       mailgres templates pull templates/
     """
-    with database.connect(database_url) as connection:
-        found = [one for one in stored.list_templates(connection) if one.retired_at is None]
-        drafts = [stored.read(connection, one) for one in found]
+    with operator(database_url) as asked:
+        found = [one for one in stored.list_templates(asked.connection) if one.retired_at is None]
+        drafts = [stored.read(asked.connection, one) for one in found]
     for path in write_templates(drafts, directory, force=force):
         click.echo(path)
     click.echo(f"{len(drafts)} templates are in {directory}.")
@@ -81,8 +80,8 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
       mailgres templates list
       mailgres templates list --json | jq -r '.[].name'
     """
-    with database.connect(database_url) as connection:
-        found = stored.list_templates(connection)
+    with operator(database_url) as asked:
+        found = stored.list_templates(asked.connection)
     if as_json_:
         as_json([_as_json(one) for one in found])
         return
@@ -108,9 +107,9 @@ def show(*, name: str, version: int | None, database_url: str | None) -> None:
       mailgres templates show welcome_user
       mailgres templates show welcome_user --version 2
     """
-    with database.connect(database_url) as connection:
-        found = stored.find(connection, name)
-        draft = stored.read(connection, found, version)
+    with operator(database_url) as asked:
+        found = stored.find(asked.connection, name)
+        draft = stored.read(asked.connection, found, version)
     shown = version or found.active_version
     state = "active" if shown == found.active_version else f"{found.active_version} is active"
     retired = f", retired since {found.retired_at:%Y-%m-%d %H:%M}" if found.retired_at else ""
@@ -118,10 +117,10 @@ def show(*, name: str, version: int | None, database_url: str | None) -> None:
     for key, value in found.settings.items():
         if value:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            click.echo(f"{key}: {text}")
+            click.echo(harmless(f"{key}: {text}"))
     for locale, content in draft.contents.items():
         for part, source in content.parts().items():
-            click.echo(f"\n--- {locale}, {part}\n{source}")
+            click.echo(lines(f"\n--- {locale}, {part}\n{source}"))
 
 
 @templates.command()
@@ -154,11 +153,14 @@ def preview(
     variables = read_payload(payload) if payload is not None else draft.settings.get("sample", {})
     rendered = Template(draft.contents, draft.name).render(variables, locale)
     if only_html:
-        click.echo(rendered.html or "")
+        html = rendered.html or ""
+        # In a file it is as it is sent: click takes colours out of texts, not out of bytes.
+        click.echo(lines(html) if sys.stdout.isatty() else html.encode())
         return
-    click.echo(f"Subject: {rendered.subject}\n\n{rendered.text}", nl=False)
+    click.echo(harmless(f"Subject: {rendered.subject}"))
+    click.echo(lines(f"\n{rendered.text}"), nl=False)
     if rendered.html is not None:
-        click.echo(f"\n--- html\n{rendered.html}")
+        click.echo(lines(f"\n--- html\n{rendered.html}"))
 
 
 @templates.command()
@@ -172,10 +174,8 @@ def retire(*, name: str, dry_run: bool, database_url: str | None) -> None:
     Example:
       mailgres templates retire welcome_user
     """
-    with database.connect(database_url) as connection:
-        changed = stored.retire(connection, name)
-        if dry_run:
-            connection.rollback()
+    with operator(database_url, dry_run=dry_run) as asked:
+        changed = stored.retire(asked.connection, name)
     click.echo(f"{name} is retired." if changed else f"{name} was retired before.")
 
 
@@ -183,8 +183,8 @@ def _find_draft(name: str, version: int | None, database_url: str | None) -> Dra
     path = Path(name)
     if path.suffix in {".html", ".txt"} and path.is_file():
         return read_templates([path])[0]
-    with database.connect(database_url) as connection:
-        return stored.read(connection, stored.find(connection, name), version)
+    with operator(database_url) as asked:
+        return stored.read(asked.connection, stored.find(asked.connection, name), version)
 
 
 def _as_json(one: stored.Stored) -> dict[str, Any]:

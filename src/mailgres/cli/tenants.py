@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.ask import operator
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
-from mailgres.cli.show import Nothing, as_json, moment, rate, reader, table
+from mailgres.cli.show import Nothing, as_json, harmless, moment, rate, reader, table
 from mailgres.errors import OrderRefused
 from mailgres.settings.kinds import Or, PerTime, suggestion
 
@@ -67,7 +67,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
         click.echo(line)
         if one["paused_at"]:
             why = f": {one['pause_reason']}" if one["pause_reason"] else ""
-            click.echo(f"  paused since {moment(one['paused_at'])}{why}")
+            click.echo(harmless(f"  paused since {moment(one['paused_at'])}{why}"))
 
 
 @tenants.command()

@@ -40,7 +40,15 @@ class Refused(Exception):
         return Refusal(content, status_code=self.status, headers=self.headers)
 
 
-class Refusal(JSONResponse):
+class Answer(JSONResponse):
+    """JSON that ends its line, for whoever calls from a terminal."""
+
+    def render(self, content: Any) -> bytes:  # noqa: ANN401 - the signature is starlette's
+        """Write it."""
+        return super().render(content) + b"\n"
+
+
+class Refusal(Answer):
     """An error that is answered before the body was read.
 
     What is still on its way is thrown away for a moment: a connection closed before it was read

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from mailgres import __version__
 from mailgres.http.access import has_bearer, is_local
-from mailgres.http.answers import Refused, read_object
+from mailgres.http.answers import Answer, Refused, read_object
 from mailgres.trace import where
 
 if TYPE_CHECKING:
@@ -56,16 +56,16 @@ class Service:
             raise _unauthorized("serve_secret")
         size = batch_size(await read_object(request))
         summary = await self._runs.run(size)
-        return JSONResponse(summary.as_dict())
+        return Answer(summary.as_dict())
 
     async def healthz(self, _request: Request) -> Response:
         """Say that this process lives."""
-        return JSONResponse({"status": "ok", "version": __version__})
+        return Answer({"status": "ok", "version": __version__})
 
     async def readyz(self, _request: Request) -> Response:
         """It can work."""
         found = await asyncio.to_thread(self._ready.ask)
-        return JSONResponse(found.as_dict(), 503 if found.reason else 200)
+        return Answer(found.as_dict(), 503 if found.reason else 200)
 
     async def metrics(self, request: Request) -> Response:
         """Figures for Prometheus."""

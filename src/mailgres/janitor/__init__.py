@@ -20,12 +20,12 @@ from mailgres.janitor.purge import PURGE
 from mailgres.janitor.reap import REAP
 from mailgres.janitor.retention import RETENTION
 from mailgres.janitor.rollups import ROLLUPS
-from mailgres.janitor.runner import Done, WorkerInfo, run
+from mailgres.janitor.runner import Done, WorkerInfo, rehearse, run
 from mailgres.janitor.tell import TELL
 from mailgres.janitor.trim import TRIM
 from mailgres.janitor.webhook import WEBHOOK
 
-__all__ = ["JANITORS", "Alerts", "Done", "Janitor", "WorkerInfo", "run"]
+__all__ = ["JANITORS", "Alerts", "Done", "Janitor", "WorkerInfo", "rehearse", "run"]
 
 JANITORS = {
     janitor.name: janitor

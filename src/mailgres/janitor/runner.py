@@ -64,10 +64,28 @@ def run(
     `stopped` is asked before each chunk.
     """
     found: list[Any] = []
-    done = _run_chunks(janitor, connect, worker, found, stopped)
-    if janitor.after and found:
-        janitor.after(found, worker.alerts, connect)
-    return done
+    try:
+        return _run_chunks(janitor, connect, worker, found, stopped)
+    finally:
+        # Also if a chunk failed: what those before it found is committed, and found no more.
+        if janitor.after and found:
+            janitor.after(found, worker.alerts, connect)
+
+
+def rehearse(janitor: Janitor, connect: Connect, worker: WorkerInfo) -> Done:
+    """Do the first chunk of a duty and take it back; nobody is told of what it found."""
+    size = janitor.chunk
+    with connect() as connection:
+        while True:
+            try:
+                with connection.transaction(force_rollback=True):
+                    count = _run_chunk(janitor, connection, worker, size, [])
+            except psycopg.errors.QueryCanceled:
+                size = _smaller(size)
+                continue
+            if count is None:
+                return Done(busy=True)
+            return Done(count, 1, more=size is not None and count >= size)
 
 
 def _run_chunks(
@@ -85,10 +103,7 @@ def _run_chunks(
             try:
                 count = _run_chunk(janitor, connection, worker, size, found)
             except psycopg.errors.QueryCanceled:
-                if size is None or size == 1:
-                    raise
-                # Some emails weigh a thousand times as much as others (attachments).
-                size = max(size // SHRINK, 1)
+                size = _smaller(size)
                 continue
             if count is None:
                 return Done(handled, chunks, busy=True)
@@ -96,6 +111,14 @@ def _run_chunks(
             if size is None or count < size:
                 return Done(handled, chunks + 1)
     return Done(handled, MOST_CHUNKS, more=True)
+
+
+def _smaller(size: int | None) -> int:
+    """The size after one that took too long; raises the error at hand if there is none smaller."""
+    if size is None or size == 1:
+        raise  # noqa: PLE0704 - called where one is handled
+    # Some emails weigh a thousand times as much as others (attachments).
+    return max(size // SHRINK, 1)
 
 
 def _run_chunk(
