@@ -327,7 +327,8 @@ SELECT EXISTS (SELECT FROM mailgres.workers w WHERE w.seen_at > mailgres.now() -
                WHERE l.at > mailgres.now() - interval '15 minutes' AND l.worker IS NOT NULL) AS processed,
        l.emails, l.free, extract(epoch FROM mailgres.now() - l.since)::float8 AS seconds,
        o.route, o.tenant_id AS tenant
-FROM (SELECT count(*) AS emails, count(*) FILTER (WHERE free) AS free, min(next_retry_at) AS since FROM late) l
+FROM (SELECT count(*) AS emails, count(*) FILTER (WHERE free) AS free,
+             min(greatest(next_retry_at, 'epoch')) AS since FROM late) l
 LEFT JOIN (SELECT * FROM late ORDER BY next_retry_at LIMIT 1) o ON true
 
 -- other_versions --

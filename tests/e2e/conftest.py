@@ -13,8 +13,11 @@ from e2e.kit import House
 
 
 @pytest.fixture
-def house(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> House:
-    """The queue of the test's own database, with its clock stopped."""
+def house(
+    conn: psycopg.Connection, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> House:
+    """The queue of the test's own database, with its clock stopped: no waiting starts it again."""
+    monkeypatch.setattr("mailgres.worker.worker.WORTH_WAITING", 0.0)
     return House(conn, database_url, tmp_path)
 
 

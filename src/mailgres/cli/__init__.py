@@ -89,7 +89,8 @@ def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bo
 @click.pass_context
 def main(context: click.Context) -> None:
     """An email queue that lives in your PostgreSQL."""
-    # What it warns of as an interrupted connection ends is for logs, where a command keeps some.
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    # That a connection cannot be rolled back once Ctrl-C has interrupted it is nobody's concern.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+    logging.getLogger("psycopg.pool").setLevel(logging.WARNING)
     if os.environ.get("NO_COLOR"):
         context.color = False
