@@ -109,20 +109,21 @@ COMMENT ON FUNCTION mailgres.last_seen(double precision) IS
 
 -- Who waits though others are served. A tenant with a rate limit of its own waits for that.
 CREATE FUNCTION mailgres.figures_of_starving(p_waiting mailgres.waiting_tenant[]) RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = on
 AS $$
 DECLARE
     v_limit  double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_starved');
 BEGIN
-    IF coalesce(mailgres.minutes((SELECT max(c.claimed_at) FROM mailgres.counted_tenants c)) > v_limit, true) THEN
-        RETURN;  -- nobody is served
-    END IF;
     RETURN QUERY
+    WITH served AS MATERIALIZED (
+        SELECT x.tenant_id, max(x.claimed_at) AS claimed_at FROM mailgres.counted_tenants x GROUP BY 1
+    )
     SELECT 'tenant_starved', w.tenant_id, mailgres.minutes(greatest(min(w.oldest), max(c.claimed_at))),
            NULL::bigint, NULL::timestamptz
     FROM unnest(p_waiting) w
-    LEFT JOIN mailgres.counted_tenants c ON c.tenant_id = w.tenant_id
-    WHERE w.open AND mailgres.minutes(w.oldest) > v_limit
+    LEFT JOIN served c ON c.tenant_id = w.tenant_id
+    WHERE (SELECT mailgres.minutes(max(s.claimed_at)) <= v_limit FROM served s)
+      AND w.open AND mailgres.minutes(w.oldest) > v_limit
       AND NOT EXISTS (SELECT FROM mailgres.buckets b WHERE b.name = 'tenant:' || w.tenant_id)
     GROUP BY w.tenant_id;
 END
@@ -175,19 +176,15 @@ CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_most  constant int := mailgres.most_counted();
-    v_dead  double precision;
+    v_most   constant int := mailgres.most_counted();
+    v_stuck  constant interval := mailgres.alert_window('stuck_sending');
 BEGIN
-    SELECT coalesce(sum(d.emails), 0) INTO v_dead FROM mailgres.counted_dead d;
-    RETURN QUERY SELECT r.name, '', v_dead, NULL::bigint, NULL::timestamptz
-    FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
-
     RETURN QUERY SELECT 'stuck_sending', '', count(*)::double precision, NULL::bigint,
-                        min(x.leased_at) + mailgres.alert_window('stuck_sending')
+                        min(x.leased_at) + v_stuck
     FROM (
         SELECT q.leased_at FROM public.email_queue q
         WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-          AND q.leased_at <= mailgres.now() - mailgres.alert_window('stuck_sending') LIMIT v_most) x;
+          AND q.leased_at <= mailgres.now() - v_stuck LIMIT v_most) x;
 
     RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
     FROM (
@@ -197,19 +194,30 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are dead, parked or stuck.';
+COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are parked or stuck.';
 
 -- Of tries by the minute in which they ended, of templates by the hour of enqueuing.
 CREATE FUNCTION mailgres.figures_of_outcomes() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE
 AS $$
+DECLARE
+    v_first  constant timestamptz := mailgres.now() - (
+        SELECT max(r.time_window) FROM mailgres.alert_rules r WHERE r.name IN ('failure_rate', 'dead_letter_rate'));
+    v_since  constant timestamptz := mailgres.now() - mailgres.alert_window('template_failing') - interval '1 hour';
+    v_most   constant double precision := (
+        SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_dead_letters');
 BEGIN
-    RETURN QUERY SELECT r.name, '', 100.0::double precision * coalesce(sum(m.emails) FILTER (WHERE m.outcome <> 'sent'), 0)
+    RETURN QUERY
+    WITH minutes AS MATERIALIZED (
+        SELECT m.minute, m.outcome, sum(m.emails) AS emails FROM mailgres.counted_by_minute m
+        WHERE m.minute > v_first AND m.outcome IN ('sent', 'dead', 'retry') GROUP BY 1, 2
+    )
+    SELECT r.name, '', 100.0::double precision * coalesce(sum(m.emails) FILTER (WHERE m.outcome <> 'sent'), 0)
                             / nullif(sum(m.emails), 0), sum(m.emails)::bigint, NULL::timestamptz
     FROM mailgres.alert_rules r
-    JOIN mailgres.counted_by_minute m ON m.minute > mailgres.now() - r.time_window
+    JOIN minutes m ON m.minute > mailgres.now() - r.time_window
         -- a try that will be repeated failed, but the email is not dead
-        AND (m.outcome IN ('sent', 'dead') OR m.outcome = 'retry' AND r.name = 'failure_rate')
+        AND (m.outcome <> 'retry' OR r.name = 'failure_rate')
     WHERE r.name IN ('failure_rate', 'dead_letter_rate')
     GROUP BY 1;
 
@@ -217,15 +225,19 @@ BEGIN
         100.0::double precision * coalesce(sum(t.emails) FILTER (WHERE t.status = 'failed'), 0) / nullif(sum(t.emails), 0),
         sum(t.emails)::bigint, NULL::timestamptz
     FROM mailgres.counted_by_template t
-    WHERE t.hour > mailgres.now() - mailgres.alert_window('template_failing') - interval '1 hour'
+    WHERE t.hour > v_since
       AND t.status IN ('sent', 'failed')
     GROUP BY 2;
 
-    RETURN QUERY SELECT 'tenant_dead_letters', d.tenant_id, sum(d.emails)::double precision, NULL::bigint,
-                        NULL::timestamptz
-    FROM mailgres.counted_dead d
-    GROUP BY 2
-    HAVING sum(d.emails) > (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_dead_letters');
+    RETURN QUERY
+    WITH dead AS MATERIALIZED (
+        SELECT d.tenant_id, sum(d.emails)::double precision AS emails FROM mailgres.counted_dead d GROUP BY 1
+    )
+    SELECT 'tenant_dead_letters', d.tenant_id, d.emails, NULL::bigint, NULL::timestamptz
+    FROM dead d WHERE d.emails > v_most
+    UNION ALL
+    SELECT r.name, '', (SELECT coalesce(sum(d.emails), 0) FROM dead d), NULL, NULL
+    FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
 END
 $$;
 
