@@ -100,6 +100,50 @@ def of_the_worker() -> list[tuple[str, str, str]]:
     ]
 
 
+def of_the_providers() -> list[tuple[str, str, str]]:
+    """Rows about what a provider's own client would do."""
+    found = result("providers")
+    resend, ses = found["resend"], found["ses"]
+    slow = resend["at_2_requests_per_s"]
+    return [
+        (
+            f"{slow['emails']:,} emails, Resend's double at 2 requests/s",
+            "500 s, one by one",
+            f"{slow['seconds']} s",
+        ),
+        (
+            "Resend's double without a limit",
+            "-",
+            f"{resend['in_batches']['per_s']:,} emails/s in batches,"
+            f" {resend['one_by_one']['per_s']} one by one",
+        ),
+        ("SES's double", "bare boto3 calls, as many at once", f"{ses['ratio']} of their rate"),
+    ]
+
+
+def of_what_people_ask() -> list[tuple[str, str, str]]:
+    """Rows about a queue with ten million emails."""
+    views, operator = result("monitoring")["views"], result("operator")
+    export, few = operator["export_of_all"], operator["export_of_a_thousand"]
+    return [
+        (
+            "any view, ten million emails",
+            "-",
+            f"at most {views['slowest']['p95_ms']:.0f} ms (95 %)",
+        ),
+        (
+            "the query of `mailgres list` by any filter, a day of ten million",
+            "-",
+            f"at most {operator['list_worst_median_ms']:.0f} ms (median)",
+        ),
+        (
+            "memory for an export of a million dead letters",
+            "of a thousand",
+            f"{export['peak_mb']} MB, {few['peak_mb']} MB",
+        ),
+    ]
+
+
 def steps() -> str:
     """What an email costs the worker and the database, step by step."""
     drain = result("drain")
@@ -122,6 +166,8 @@ def speed_table() -> str:
         ("---", "---", "---"),
         *of_the_queue(),
         *of_the_worker(),
+        *of_the_providers(),
+        *of_what_people_ask(),
     ]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     return f"{table}\n{steps()}\n"
