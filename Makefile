@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # first that is there.
 POSTGRES ?=
 # How many tests run at once, each with a server of its own.
-JOBS ?= 3
+JOBS ?= 4
 # More arguments for pytest: make test ARGS="-k migrate -x"
 ARGS ?=
 # What the soak's chaos is made from.
@@ -51,7 +51,7 @@ else
 endif
 
 # What depends most on the version of PostgreSQL: in CI it runs on the second kind, too.
-DATABASE_TESTS := $(addprefix tests/,claim embedded lifecycle migrations processors)
+DATABASE_TESTS := $(addprefix tests/,claim embedded/test_databases.py lifecycle migrations processors)
 
 test-database: ## Run the tests that depend most on the version of PostgreSQL
 	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"

@@ -14,6 +14,12 @@ from worker.conftest import bench
 __all__ = ["bench"]
 
 
+OTHERS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL (%s)
+"""
+
+
 @pytest.fixture
 def watched(bench: Bench) -> Iterator[Bench]:
     """A place to work, with the depth counted by whoever asks."""
@@ -28,11 +34,14 @@ def test_killed_again_and_again(watched: Bench) -> None:
     watched.use_double(batch_size=3)
     emails = watched.fill(90, RESEND, tenants=5)
     double = {"batch_size": 3, "delay": 0.02}
+    ours = [row.pid for row in watched.rows("SELECT pid FROM pg_stat_activity")]
     for number in range(3):
         before = watched.ledger.accepted().total()
         with watched.worker(name=f"victim-{number}", double=double) as victim:
             until(lambda: watched.ledger.accepted().total() >= before + 12, "it works")  # noqa: B023
             victim.kill()
+    # What it asked for before it was killed, the server does.
+    until(lambda: watched.value(OTHERS, ours) == 0, "the server has seen that they are dead")
     watched.run("DELETE FROM mailgres.depth")  # a dead worker's count is old, and so is this
     assert_views_are_right(watched)
     watched.work_off(double=double)

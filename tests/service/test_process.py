@@ -195,6 +195,7 @@ def test_a_failing_provider(house: House, resend: ResendDouble, service: Site) -
     resend.add_faults(Fault(status=422, name="validation_error", message="no ana@example.com here"))
     house.enqueue(tenant_id="acme")
     assert service.trigger().json["dead"] == 1
+    until(lambda: PATH in service.process.log.rpartition("\n")[0], "the request is logged")
     lines = [json.loads(line) for line in service.process.log.splitlines()]
     (told,) = [line for line in lines if line.get("event") == "JobFailed"]
     assert told["companyId"] == "acme"
