@@ -114,8 +114,10 @@ def of_the_providers() -> list[tuple[str, str, str]]:
         (
             "Resend's double without a limit",
             "-",
-            f"{resend['in_batches']['per_s']:,} emails/s in batches,"
-            f" {resend['one_by_one']['per_s']} one by one",
+            (
+                f"{resend['in_batches']['per_s']:,} emails/s in batches,"
+                f" {resend['one_by_one']['per_s']} one by one"
+            ),
         ),
         ("SES's double", "bare boto3 calls, as many at once", f"{ses['ratio']} of their rate"),
     ]
