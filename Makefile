@@ -51,7 +51,7 @@ else
 endif
 
 # What depends most on the version of PostgreSQL: in CI it runs on the second kind, too.
-DATABASE_TESTS := $(addprefix tests/,claim embedded/test_databases.py lifecycle migrations processors)
+DATABASE_TESTS := $(addprefix tests/,claim lifecycle migrations processors)
 
 test-database: ## Run the tests that depend most on the version of PostgreSQL
 	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"

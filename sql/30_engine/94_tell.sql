@@ -70,6 +70,7 @@ RETURN mailgres.now() - (
               CASE WHEN a.backend_xid IS NULL THEN interval '1 minute' ELSE interval '1 hour' END)))
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+      AND a.backend_type IS DISTINCT FROM 'autovacuum worker'  -- nothing dies of a vacuum
       AND (a.xact_start IS NOT NULL OR a.query = '<insufficient privilege>'));
 
 COMMENT ON FUNCTION mailgres.all_dead_until() IS
