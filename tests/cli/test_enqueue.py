@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import signal
 import stat
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -309,24 +308,12 @@ def test_the_report_of_what_was_done_before_an_interruption(
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     other = connect(autocommit=False)
     Queue(other).enqueue(idempotency_key="k")
-    with subprocess.Popen(
-        [PROGRAM, "enqueue", "welcome_user", "--jsonl", file, "--continue-on-error",
-         "--report", report],
-        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
-        stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND wait_event_type = 'Lock' AND query LIKE '%%enqueue_emails%%'"
-        )
-        while not queue.value(waiting):
-            assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+    order = ("enqueue", "welcome_user", "--jsonl", str(file), "--continue-on-error")
+    done = mailgres.interrupted(queue, *order, "--report", str(report))
     other.rollback()
-    assert process.returncode == 130
-    assert "999 emails were enqueued before that" in said
-    assert f"{report} says which 1 lines were bad so far." in said
+    assert done.returncode == 130
+    assert "999 emails were enqueued before that" in done.stderr
+    assert f"{report} says which 1 lines were bad so far." in done.stderr
     assert [json.loads(line)["line"] for line in report.read_text().splitlines()] == [8]
     assert len(rows(queue)) == 999
 
@@ -340,22 +327,10 @@ def test_an_interruption_of_all_or_none(
     file.write_text("recipient,idempotency_key\n" + "".join(lines))
     other = connect(autocommit=False)
     Queue(other).enqueue(idempotency_key="k")
-    with subprocess.Popen(
-        [PROGRAM, "enqueue", "welcome_user", "--csv", file],
-        env={"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND wait_event_type = 'Lock' AND query LIKE '%%enqueue_emails%%'"
-        )
-        while not queue.value(waiting):
-            assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+    done = mailgres.interrupted(queue, "enqueue", "welcome_user", "--csv", str(file))
     other.rollback()
-    assert process.returncode == 130
-    assert (out, err) == ("", "\nInterrupted. Nothing was enqueued.\n")
+    assert done.returncode == 130
+    assert (done.stdout, done.stderr) == ("", "\nInterrupted. Nothing was enqueued.\n")
     assert rows(queue) == []
     mailgres("enqueue", "welcome_user", "--csv", str(file))
     assert len(rows(queue)) == 3000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -142,21 +141,9 @@ def test_an_interruption(
         "LOCK TABLE email_queue, mailgres.providers, email_templates, mailgres.schema_version"
         " IN ACCESS EXCLUSIVE MODE"
     )
-    env = {"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(
-        [PROGRAM, *command], env=env, cwd="/", text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND wait_event_type = 'Lock'"
-        )
-        while not queue.value(waiting):
-            assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+    done = mailgres.interrupted(queue, *command)
     other.rollback()
-    assert (process.returncode, out, err) == (130, "", "\nInterrupted.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nInterrupted.\n")
 
 
 @pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"n\n", 1), (b"\x04", 1)])

@@ -1,4 +1,4 @@
-"""Each rule fires when it should and not before, and costs little however large the queue is."""
+"""Each rule fires when it should and not before."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from claim.plans import watched
 from janitor.desk import MINUTE
 from janitor.house import DAY
-from support.postgres import Connect, Server
+from support.postgres import Connect
 from support.queue import Clock, Queue
 
 RULES = "SELECT name FROM mailgres.alert_rules"
@@ -377,47 +376,3 @@ def test_dead_tuples(conn: psycopg.Connection) -> None:
     assert row == ("mailgres.captured", 50)
     conn.execute("UPDATE mailgres.alert_rules SET least = 51 WHERE name = 'dead_tuples'")
     assert conn.execute("SELECT * FROM email_alerts").fetchall() == []
-
-
-# --- cost
-
-FILL = """
-    SET session_replication_role = replica;
-    ALTER TABLE email_queue SET (autovacuum_enabled = false);
-    INSERT INTO email_queue
-        (template_type, recipient_email, tenant_id, status, sent_at, dead_at, dead_reason,
-         error_message, next_retry_at, ready)
-    SELECT 'welcome_user', 'ana@example.com', 't' || n % 100, s.status,
-           CASE s.status WHEN 'sent' THEN now() END, CASE s.status WHEN 'failed' THEN now() END,
-           CASE s.status WHEN 'failed' THEN 'permanent' END,
-           CASE s.status WHEN 'failed' THEN 'no' END, now() + s.later, s.ready
-    FROM generate_series(1, 20000) n,
-         (VALUES ('pending', interval '-1 hour', true), ('pending', interval '1 hour', false),
-                 ('sent', interval '0', false), ('failed', interval '0', false))
-             s(status, later, ready);
-"""
-BIG = {"email_queue", "email_logs"}
-MOST = 35_000
-"""Entries read: two counts of 10,001, two short looks of 2,000, a step for each tenant."""
-
-
-@pytest.fixture(scope="module")
-def large(server: Server, template: str) -> Iterator[str]:
-    with server.database(template) as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(FILL)
-        yield url
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("analysed", [False, True])
-def test_the_queue_is_never_scanned(large: str, connect: Connect, *, analysed: bool) -> None:
-    connection = connect(large)
-    if analysed:
-        connection.execute("ANALYZE")
-    with watched(connection) as nodes:
-        found = connection.execute("SELECT rule FROM email_alerts").fetchall()
-    assert {rule for (rule,) in found} >= {"backlog", "no_processor"}
-    scans = [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG]
-    assert [(node.query, node.table) for node in scans] == []
-    assert sum(node.rows for node in nodes if node.table in BIG) <= MOST

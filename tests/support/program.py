@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.queue import Queue
+
 PROGRAM = Path(sys.executable).with_name("mailgres")
+WAITING = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend'
+      AND wait_event_type = 'Lock'
+"""
 
 
 @dataclass(frozen=True)
@@ -55,3 +63,19 @@ class Program:
         assert (done.returncode, done.stdout) == (2, ""), done
         assert "Traceback" not in done.stderr
         return done.stderr.splitlines()[-1].removeprefix("Error: ")
+
+    def interrupted(self, queue: Queue, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run it, press Ctrl-C when it waits for somebody's lock, and return how it ended."""
+        with subprocess.Popen(
+            [PROGRAM, *arguments],
+            env={"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"},
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            while not queue.value(WAITING):
+                assert process.poll() is None, process.communicate()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
