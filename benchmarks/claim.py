@@ -69,7 +69,7 @@ def seed(conn: psycopg.Connection, rows: int, shape: dict[str, Any]) -> None:
 
 
 def claim(conn: psycopg.Connection, limit: int) -> None:
-    """One claim, committed."""
+    """One claim."""
     conn.execute("SELECT count(*) FROM mailgres.claim('bench', %s)", (limit,)).fetchone()
 
 
@@ -88,7 +88,9 @@ def compare(
     at_small: list[float] = []
     at_large: list[float] = []
     for sample in range(rounds + WARM_UP):
-        times = harness.in_turn(1, lambda: claim(small, limit), lambda: claim(large, limit))
+        # A claim commits to disk whatever the setting; the claim is measured, not the disk.
+        with small.transaction(), large.transaction():
+            times = harness.in_turn(1, lambda: claim(small, limit), lambda: claim(large, limit))
         if sample >= WARM_UP:
             at_small += times[0]
             at_large += times[1]
@@ -114,8 +116,6 @@ def main(*, trial: bool) -> None:
         harness.connect(harness.migrated(server, "small")) as small,
         harness.connect(harness.migrated(server, "large")) as large,
     ):
-        for conn in (small, large):
-            conn.execute("SET synchronous_commit = off")  # the claim is measured, not the disk
         seed(small, 1_000, SMALL)
         result: dict[str, Any] = {"trial": trial, "small_is": "a: 1,000 ready rows, 100 tenants"}
         for name, rows, shape in steps:

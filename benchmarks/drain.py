@@ -128,8 +128,8 @@ def steps(url: str, conn: psycopg.Connection, claims: int) -> dict[str, float]:
         with watch("render"):
             rendered = renderer.render(emails)
         messages = [message for message in rendered if isinstance(message, Message)]
-        with watch("begin (only at providers without keys)"):
-            store.begin(emails)
+        with watch("start (only at providers without keys)"):
+            store.start_attempts(emails)
         with watch("send"):
             results = provider.send(messages)
         with watch("finish"):

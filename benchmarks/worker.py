@@ -6,7 +6,8 @@ Pick-up: a worker sleeps, an application enqueues one email and commits; the tim
 as the application sees it, until the provider is called; how long each step of it took; and how
 long `enqueue_email` took. Slow provider: each call takes 50 ms and 50 are made at once, which is
 1,000 emails a second at best; once with idempotency keys, once without, where every call is
-preceded by a `begin`. Both wait for commits, so what a bare commit takes on this disk is told, too.
+preceded by a `start_attempts`. Both wait for commits, so what a bare commit takes on this disk is
+printed, too.
 Size: the drain of 20,000 emails in an empty table against one with a million sent rows and a
 million future ones.
 """

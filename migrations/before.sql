@@ -1,5 +1,20 @@
 -- Runs first in the transaction of every migration, online and in the printed script.
 
+-- What a migration sees and builds must not depend on settings of the role that runs it, nor on what
+-- somebody else created: names are looked for in pg_catalog, or written with their schema. A stricter
+-- isolation level would not see what another migration did while this one waited for it.
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL check_function_bodies = on;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL transform_null_equals = off;
+SET LOCAL array_nulls = on;
+SET LOCAL quote_all_identifiers = off;
+SET LOCAL datestyle = ISO;
+SET LOCAL intervalstyle = postgres;
+SET LOCAL extra_float_digits = 1;
+SET LOCAL row_security = on;
+
 -- One migration at a time per database: the second waits here, then finds nothing left to do.
 -- The number is the ASCII of 'mailgres'; nothing else may use it.
 SET LOCAL lock_timeout = '60s';
@@ -10,9 +25,83 @@ SELECT pg_catalog.pg_advisory_xact_lock(7881696737188013427);
 SET LOCAL lock_timeout = '5s';
 -- Filling or indexing a large table may take longer than a server allows its ordinary queries.
 SET LOCAL statement_timeout = 0;
--- What a migration builds must not depend on settings of the role that runs it.
-SET LOCAL search_path = public;
-SET LOCAL check_function_bodies = on;
+
+-- A schema mailgres that is there already has to be an installation of ours, or empty and our own:
+-- whoever owns the schema can replace everything in it. An installation goes on belonging to its
+-- owner, also if a superuser or a member of the owner migrates it.
+DO $$
+DECLARE
+    v_schema     record;
+    v_stranger   record;
+    v_installed  boolean;
+BEGIN
+    SELECT n.oid, n.nspowner, o.rolname AS owner INTO v_schema
+    FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner WHERE n.nspname = 'mailgres';
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_installed := 2 = (
+        SELECT count(*) FROM pg_class c
+        WHERE c.oid IN (to_regclass('mailgres.schema_version'), to_regclass('public.email_queue'))
+          AND c.relkind = 'r' AND c.relowner = v_schema.nspowner);
+
+    IF v_schema.owner <> current_user AND NOT (v_installed AND pg_has_role(v_schema.nspowner, 'MEMBER')) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('the schema mailgres belongs to the role %s, and %s migrates', v_schema.owner, current_user),
+            HINT = CASE WHEN v_installed
+                THEN format('Nothing was changed. Migrate as %s, or as a superuser.', v_schema.owner)
+                ELSE 'Nothing was changed. It is not an installation of mailgres: rename it (ALTER SCHEMA mailgres '
+                     'RENAME TO …) or drop it, and run `mailgres migrate` again.' END;
+    END IF;
+    IF NOT v_installed AND EXISTS (
+        SELECT FROM pg_class c WHERE c.relnamespace = v_schema.oid UNION ALL
+        SELECT FROM pg_proc p WHERE p.pronamespace = v_schema.oid UNION ALL
+        SELECT FROM pg_type t WHERE t.typnamespace = v_schema.oid UNION ALL
+        SELECT FROM pg_operator o WHERE o.oprnamespace = v_schema.oid)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'the schema mailgres holds objects that are not of mailgres',
+            HINT = 'Nothing was changed. Rename it (ALTER SCHEMA mailgres RENAME TO …) or drop what is in it, '
+                   'and run `mailgres migrate` again.';
+    END IF;
+
+    -- What others put there could be called by what this migration makes.
+    SELECT x.kind, x.name, r.rolname AS owner INTO v_stranger
+    FROM (SELECT 'relation' AS kind, c.oid::regclass::text AS name, c.relowner AS owner
+          FROM pg_class c WHERE c.relnamespace = v_schema.oid UNION ALL
+          SELECT 'function', p.oid::regprocedure::text, p.proowner FROM pg_proc p WHERE p.pronamespace = v_schema.oid UNION ALL
+          SELECT 'type', t.oid::regtype::text, t.typowner FROM pg_type t WHERE t.typnamespace = v_schema.oid UNION ALL
+          SELECT 'operator', o.oid::regoperator::text, o.oprowner FROM pg_operator o WHERE o.oprnamespace = v_schema.oid) x
+    JOIN pg_roles r ON r.oid = x.owner
+    WHERE x.owner <> v_schema.nspowner AND NOT r.rolsuper
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('the %s %s in the schema mailgres belongs to the role %s',
+                             v_stranger.kind, v_stranger.name, v_stranger.owner),
+            HINT = format('Nothing was changed. Find out how it got there, then: DROP %s %s;',
+                          CASE v_stranger.kind WHEN 'relation' THEN 'TABLE or VIEW' ELSE upper(v_stranger.kind) END,
+                          v_stranger.name);
+    END IF;
+
+    IF v_schema.owner <> current_user THEN
+        RAISE NOTICE '% migrates as %, which owns the schema mailgres', current_user, v_schema.owner;
+        EXECUTE format('SET LOCAL ROLE %I', v_schema.owner);
+    END IF;
+END
+$$;
+
+-- What this migration creates gets the rights that are meant for it and no others; grants that somebody
+-- made on what was secured before stay. Where nothing was, everything counts as new.
+DO $$
+BEGIN
+    IF to_regprocedure('mailgres.remember_objects()') IS NULL THEN
+        PERFORM set_config('mailgres.known_objects', 'none', true);
+    ELSE
+        PERFORM mailgres.remember_objects();
+    END IF;
+END
+$$;
 
 -- The version table lives here, out of PostgREST's sight and apart from the alembic_version of
 -- the application's own migrations.

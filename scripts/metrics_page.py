@@ -24,7 +24,7 @@ scrape_configs:
     authorization:
       credentials_file: /etc/prometheus/mailgres-metrics-token  # what MAILGRES_METRICS_TOKEN has
     static_configs:
-      - targets: ["mail.example.com:8025"]
+      - targets: ["mail.example.com:8725"]
 ```
 
 Two kinds of figures are served:

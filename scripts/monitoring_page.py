@@ -11,16 +11,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from mailgres import database, embedded, migrate
 from mailgres.testing import freeze, travel
+from servers import given_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import psycopg
 
 PAGE = Path(__file__).parent.parent / "docs" / "monitoring.md"
 MORNING = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -207,10 +207,10 @@ def main() -> None:
     """Write the page anew."""
     # Others may be writing theirs, on the same server.
     name = f"mailgres_monitoring_page_{os.getpid()}"
-    with embedded.server() as server:
+    with given_server() as server:
         url = embedded.database(server, name)
         migrate.upgrade(url)
-        with database.connect(url, autocommit=True) as connection:
+        with psycopg.connect(url, autocommit=True) as connection:
             PAGE.write_text(page(connection), encoding="utf-8")
         with database.connect(server, autocommit=True) as connection:
             drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")

@@ -16,6 +16,7 @@ from psycopg import sql
 import schema_hashes
 from mailgres import database, embedded, errors, migrate
 from mailgres.doctor import schema
+from servers import given_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ def sql_page(connection: psycopg.Connection) -> str:
 def main() -> None:
     """Write the pages anew."""
     (DOCS / "errors.md").write_text(errors_page(), encoding="utf-8")
-    with embedded.server() as server:
+    with given_server() as server:
         # The server may be shared by others who do the same.
         name = f"mailgres_reference_{os.getpid()}"
         url = embedded.database(server, name)

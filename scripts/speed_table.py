@@ -150,12 +150,12 @@ def steps() -> str:
     """What an email costs the worker and the database, step by step."""
     drain = result("drain")
     costs = dict(drain["us_per_email_by_step"])
-    begin = costs.pop("begin (only at providers without keys)")
+    start = costs.pop("start (only at providers without keys)")
     each = ", ".join(f"{step} {cost}" for step, cost in costs.items())
     whole = drain["null_provider"]["us_per_email"]
     text = (
         f"One email costs {whole} µs when the steps overlap, as they do in a worker; one after"
-        f" another they take, in µs: {each}; and begin {begin}, only at providers without"
+        f" another they take, in µs: {each}; and start {start}, only at providers without"
         " idempotency keys."
     )
     return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"

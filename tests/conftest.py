@@ -30,6 +30,8 @@ CONNECTION_VARIABLES = (
 # Nobody mourns the last transactions of a test after a power cut. (fsync stays on, because the
 # embedded server insists on it.)
 FASTER = {"synchronous_commit": "off", "full_page_writes": "off"}
+# None by default, as many applications have it; tests of two-phase commit need some.
+PREPARED = {"max_prepared_transactions": "20"}
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,10 @@ def server() -> Iterator[Server]:
     # Not pytest's own directory: below it, the account that root's server runs as cannot enter.
     with TemporaryDirectory(prefix="mailgres-tests-", dir=_fast_place()) as directory:
         Path(directory).chmod(0o711)
-        with embedded.server(Path(directory), settings=FASTER) as url, open_server(url) as started:
+        with (
+            embedded.server(Path(directory), settings=FASTER | PREPARED) as url,
+            open_server(url) as started,
+        ):
             yield started
 
 

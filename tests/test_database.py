@@ -30,6 +30,7 @@ def test_spellings(url: str) -> None:
         "dbname": "mail",
         "connect_timeout": "10",
         "application_name": "mailgres",
+        "client_encoding": "UTF8",
     }
 
 

@@ -1,4 +1,4 @@
-"""`pip install mailgres && mailgres migrate` works with no checkout."""
+"""`pip install` of the wheel file and `mailgres migrate` work with no checkout."""
 
 from __future__ import annotations
 

@@ -7,64 +7,64 @@
 
 -- promote: makes waiting emails ready that are due.
 SELECT cron.schedule('mailgres-promote', '* * * * *',
-$$SELECT mailgres.promote(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.promote'))$$);
+$$SELECT mailgres.promote(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.promote'))$$);
 
 -- reap: takes back the emails of workers that died.
 SELECT cron.schedule('mailgres-reap', '* * * * *',
-$$SELECT mailgres.reap(500) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.reap'))$$);
+$$SELECT mailgres.reap(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.reap'))$$);
 
 -- expire: ends waiting emails whose time is over.
 SELECT cron.schedule('mailgres-expire', '* * * * *',
-$$SELECT mailgres.expire(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.expire'))$$);
+$$SELECT mailgres.expire(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.expire'))$$);
 
 -- archive: moves emails to the archive that have been dead for long.
 SELECT cron.schedule('mailgres-archive', '* * * * *',
 $$SELECT mailgres.archive_dead_letters(200)
-WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.archive'))$$);
+WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.archive'))$$);
 
 -- purge: deletes archived emails whose time in the archive is over.
 SELECT cron.schedule('mailgres-purge', '* * * * *',
-$$SELECT mailgres.purge_archive(500) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.purge'))$$);
+$$SELECT mailgres.purge_archive(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.purge'))$$);
 
 -- retention: removes emails that were sent or cancelled long ago.
 SELECT cron.schedule('mailgres-retention', '* * * * *',
-$$SELECT mailgres.retain(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.retention'))$$);
+$$SELECT mailgres.retain(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.retention'))$$);
 
 -- rollups: adds new counts to the rollups.
 SELECT cron.schedule('mailgres-rollups', '* * * * *',
-$$SELECT mailgres.fold(10000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.rollups'))$$);
+$$SELECT mailgres.fold(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.rollups'))$$);
 
 -- depth: counts what is open.
 SELECT cron.schedule('mailgres-depth', '* * * * *',
-$$SELECT mailgres.measure_depth() WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.depth'))$$);
+$$SELECT mailgres.measure_depth() WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.depth'))$$);
 
 -- trim: removes counts that are too old to be asked for.
 SELECT cron.schedule('mailgres-trim', '* * * * *',
-$$SELECT mailgres.trim_rollups(10000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.trim'))$$);
+$$SELECT mailgres.trim_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.trim'))$$);
 
 -- forget: forgets workers not seen for a day.
 SELECT cron.schedule('mailgres-forget', '* * * * *',
-$$SELECT mailgres.forget_workers(1000) WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.forget'))$$);
+$$SELECT mailgres.forget_workers(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.forget'))$$);
 
 -- tell: tells people of new dead letters.
 SELECT cron.schedule('mailgres-tell', '* * * * *',
 format($$SELECT (x.done).handled, (x.done).told
 FROM (SELECT mailgres.tell(10000, %1$L) AS done
-      WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.tell')) OFFSET 0) x$$,
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.tell')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
 
 -- alerts: tells people of alerts that fire and that are over.
 SELECT cron.schedule('mailgres-alerts', '* * * * *',
 format($$SELECT (x.done).handled, (x.done).told
 FROM (SELECT mailgres.check_alerts(%1$L) AS done
-      WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.alerts')) OFFSET 0) x$$,
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.alerts')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
 
 -- webhook: calls the alert webhook with news.
 SELECT cron.schedule('mailgres-webhook', '* * * * *',
 $$SELECT (x.done).handled, (x.done).news
 FROM (SELECT mailgres.take_news(NULL) AS done
-      WHERE pg_try_advisory_xact_lock(hashtext('mailgres.janitor.webhook')) OFFSET 0) x$$);
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.webhook')) OFFSET 0) x$$);
 
 -- Left to workers and `mailgres janitor`: deaths.
 

@@ -24,6 +24,15 @@ RETURN pg_catalog.now();
 COMMENT ON FUNCTION mailgres.now() IS
     'The time of the current transaction; tests replace this function to travel in time.';
 
+-- Texts that are kept or shown name times by this: a cast would depend on DateStyle and TimeZone.
+CREATE FUNCTION mailgres.time_text(p_time timestamptz) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN isfinite(p_time) THEN to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
+            ELSE p_time::text END;
+
+COMMENT ON FUNCTION mailgres.time_text(timestamptz) IS
+    'A time as text, in UTC, whatever the settings of the session.';
+
 -- ---- sql/10_foundation/30_uuid_v7.sql
 
 -- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written out
@@ -63,6 +72,148 @@ $$;
 
 COMMENT ON FUNCTION mailgres.refuse(text, text, text) IS
     'Raises an error of class MG. Declared boolean so that it can stand in a condition.';
+
+-- ---- sql/10_foundation/50_canonical_address.sql
+
+-- One mailbox has many spellings: Ana@Example.com, ana@bücher.example and its A-label
+-- ana@xn--bcher-kva.example, full-width letters, a zero-width space that nobody sees. The
+-- form that all of them have in common is what suppressions and allowed senders are
+-- compared by. It is not the address that is written to.
+--
+-- Most addresses are ASCII and need no more than lower(); the functions below are called
+-- for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
+
+-- Characters that are not seen (Default_Ignorable_Code_Point), and the marks that change
+-- the direction of what follows.
+CREATE FUNCTION mailgres.invisible_characters() RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '[\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e'
+    || '\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff'
+    || '\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]';
+
+COMMENT ON FUNCTION mailgres.invisible_characters() IS
+    'A pattern of the characters that an address must not hold because nobody sees them.';
+
+-- Compatibility characters (NFKC changes them: full-width, circled, mathematical letters,
+-- ligatures) are read as plain ones by some programs and not by others. In a database of
+-- another encoding than UTF8 there is no way to tell, so an address is ASCII there.
+CREATE FUNCTION mailgres.is_unambiguous(p_text text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN getdatabaseencoding() = 'UTF8' THEN
+    p_text !~ mailgres.invisible_characters()
+    AND p_text !~ '\u3002'  -- a full stop to IDNA
+    AND normalize(p_text, NFKC) = normalize(p_text, NFC)
+    ELSE false END;
+
+COMMENT ON FUNCTION mailgres.is_unambiguous(text) IS
+    'Whether a text beyond ASCII has no invisible and no compatibility characters.';
+
+-- lower() knows ASCII only where the database has the locale C.
+CREATE FUNCTION mailgres.lower_unicode(p_text text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN lower(p_text COLLATE pg_catalog."und-x-icu");
+EXCEPTION
+    WHEN undefined_object OR feature_not_supported THEN  -- a server without ICU
+        RETURN lower(p_text);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lower_unicode(text) IS
+    'The text in lower case, letters beyond ASCII included, whatever the locale of the database.';
+
+CREATE FUNCTION mailgres.punycode(p_label text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    c_digits  constant text := 'abcdefghijklmnopqrstuvwxyz0123456789';
+    v_points  constant int[] := ARRAY(SELECT ascii(c) FROM string_to_table(p_label, NULL) c);
+    v_coded   text := regexp_replace(p_label, E'[^\\x01-\\x7f]', '', 'g');
+    v_basic   constant int := length(v_coded);
+    v_done    int := v_basic;
+    v_next    int := 128;
+    v_delta   bigint := 0;
+    v_bias    int := 72;
+    v_least   int;
+    v_point   int;
+    v_rest    bigint;
+    v_k       int;
+    v_t       int;
+BEGIN
+    IF v_basic > 0 THEN
+        v_coded := v_coded || '-';
+    END IF;
+    WHILE v_done < cardinality(v_points) LOOP
+        v_least := (SELECT min(p) FROM unnest(v_points) p WHERE p >= v_next);
+        v_delta := v_delta + (v_least - v_next)::bigint * (v_done + 1);
+        v_next := v_least;
+        FOREACH v_point IN ARRAY v_points LOOP
+            v_delta := v_delta + (v_point < v_next)::int;
+            CONTINUE WHEN v_point <> v_next;
+            v_rest := v_delta;
+            v_k := 36;
+            LOOP
+                v_t := least(greatest(v_k - v_bias, 1), 26);
+                EXIT WHEN v_rest < v_t;
+                v_coded := v_coded || substr(c_digits, (v_t + (v_rest - v_t) % (36 - v_t))::int + 1, 1);
+                v_rest := (v_rest - v_t) / (36 - v_t);
+                v_k := v_k + 36;
+            END LOOP;
+            v_coded := v_coded || substr(c_digits, v_rest::int + 1, 1);
+            -- how far the next one is likely to be
+            v_delta := CASE WHEN v_done = v_basic THEN v_delta / 700 ELSE v_delta / 2 END;
+            v_done := v_done + 1;
+            v_delta := v_delta + v_delta / v_done;
+            v_bias := 0;
+            WHILE v_delta > 455 LOOP
+                v_delta := v_delta / 35;
+                v_bias := v_bias + 36;
+            END LOOP;
+            v_bias := v_bias + (36 * v_delta / (v_delta + 38))::int;
+            v_delta := 0;
+        END LOOP;
+        v_delta := v_delta + 1;
+        v_next := v_next + 1;
+    END LOOP;
+    RETURN v_coded;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.punycode(text) IS 'One label of a domain in punycode (RFC 3492), without xn--.';
+
+CREATE FUNCTION mailgres.canonical_unicode(p_address text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    c_longest  constant int := 2000;  -- no address is as long; what is longer costs no time
+    v_address  text;
+    v_domain   text;
+BEGIN
+    IF getdatabaseencoding() <> 'UTF8' OR octet_length(p_address) > c_longest THEN
+        RETURN lower(p_address);
+    END IF;
+    v_address := normalize(mailgres.lower_unicode(
+        regexp_replace(normalize(p_address, NFKC), mailgres.invisible_characters(), '', 'g')), NFKC);
+    v_domain := regexp_replace(substring(v_address FROM '[^@]*$'), E'\\u3002', '.', 'g');
+    RETURN left(v_address, -length(substring(v_address FROM '[^@]*$'))) || (
+        SELECT string_agg(
+            CASE WHEN octet_length(l.label) > length(l.label) THEN 'xn--' || mailgres.punycode(l.label)
+                 ELSE l.label END, '.' ORDER BY l.place)
+        FROM string_to_table(v_domain, '.') WITH ORDINALITY l(label, place));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.canonical_unicode(text) IS
+    'An address beyond ASCII in the form by which addresses are compared.';
+
+CREATE FUNCTION mailgres.canonical_address(p_address text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_address)
+            ELSE mailgres.canonical_unicode(p_address) END;
+
+COMMENT ON FUNCTION mailgres.canonical_address(text) IS
+    'The form by which addresses are compared: lower case, the domain in A-labels. A text without @ is taken for a domain.';
 
 -- ---- sql/20_tables/10_retry_policies.sql
 
@@ -105,7 +256,8 @@ CREATE TABLE mailgres.settings (
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
     sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
     counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
-    database_capacity  bigint CHECK (database_capacity > 0)
+    database_capacity  bigint CHECK (database_capacity > 0),
+    initial            boolean NOT NULL DEFAULT true
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -124,6 +276,8 @@ COMMENT ON COLUMN mailgres.settings.counts_ttl IS
     'Hourly counts are kept for this long; at least as long as the views look back.';
 COMMENT ON COLUMN mailgres.settings.database_capacity IS
     'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
+COMMENT ON COLUMN mailgres.settings.initial IS
+    'retry_policy and expires_after are still as the migration set them: the first worker that names others sets them.';
 
 -- ---- sql/20_tables/30_providers.sql
 
@@ -146,6 +300,7 @@ CREATE TABLE mailgres.providers (
 
     -- by what the provider said
     waits_until        timestamptz,
+    waits_since        timestamptz,
     waits_for          text CHECK (waits_for IN ('rate', 'quota')),
     daily_quota        int CHECK (daily_quota >= 0),
     monthly_quota      int CHECK (monthly_quota >= 0),
@@ -157,6 +312,7 @@ CREATE TABLE mailgres.providers (
     circuit_reason     text,
     failure_threshold  int NOT NULL DEFAULT 5 CHECK (failure_threshold > 0),
     failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0'),
+    failure_share      numeric NOT NULL DEFAULT 0.1 CHECK (failure_share BETWEEN 0 AND 1),
     open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0'),
     open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0'),
     failures           int NOT NULL DEFAULT 0,
@@ -176,6 +332,7 @@ COMMENT ON COLUMN mailgres.providers.fixed_batches IS
     'A call with several emails has one key, so it is repeated with the same emails or not at all.';
 COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
 COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.waits_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
 COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
 COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
 COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
@@ -184,10 +341,12 @@ COMMENT ON COLUMN mailgres.providers.circuit IS
 COMMENT ON COLUMN mailgres.providers.circuit_until IS
     'When an open circuit lets one call through; null means not by itself.';
 COMMENT ON COLUMN mailgres.providers.failure_threshold IS
-    'So many failed calls within failure_window open the circuit, or so many in a row.';
+    'So many failed calls within failure_window open the circuit if failure_share is reached too, or so many in a row.';
+COMMENT ON COLUMN mailgres.providers.failure_share IS
+    'Failed calls in failure_window open the circuit only if they had at least this part of the emails of that time.';
 COMMENT ON COLUMN mailgres.providers.open_for IS
     'How long the circuit stays open at first; doubles each time it reopens.';
-COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row.';
+COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row: without an answered call between them.';
 COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, newest last.';
 COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
 COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
@@ -205,10 +364,13 @@ COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
 CREATE TABLE mailgres.routes (
     route       text PRIMARY KEY CHECK (route ~ '^[a-z][a-z0-9_-]{0,62}$'),
     paused      boolean NOT NULL DEFAULT false,
-    description text NOT NULL DEFAULT ''
+    description text NOT NULL DEFAULT '',
+    initial     boolean NOT NULL DEFAULT false
 );
 
 COMMENT ON TABLE mailgres.routes IS 'Named ways out of the queue; an email has one.';
+COMMENT ON COLUMN mailgres.routes.initial IS
+    'Still as the migration made it: the first worker that names providers sets it, and nothing but a command later.';
 
 CREATE TABLE mailgres.route_providers (
     route     text NOT NULL REFERENCES mailgres.routes ON DELETE CASCADE,
@@ -234,7 +396,7 @@ CREATE TABLE mailgres.provider_events (
 
 COMMENT ON TABLE mailgres.provider_events IS 'What happened to providers: circuits, pauses, quotas.';
 COMMENT ON COLUMN mailgres.provider_events.event IS
-    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed.';
+    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed, ClockCorrected.';
 COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call showed it; null: by hand.';
 
 -- ---- sql/20_tables/35_limits.sql
@@ -315,6 +477,35 @@ COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round thr
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
     'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';
 
+-- ---- sql/20_tables/45_senders.sql
+
+-- Which senders an application may set (docs/senders.md). Without a row any may be set.
+
+CREATE TABLE mailgres.senders (
+    tenant_id   text NOT NULL CHECK (length(tenant_id) BETWEEN 1 AND 200),
+    sender      text NOT NULL,
+    allowed_at  timestamptz NOT NULL DEFAULT mailgres.now(),
+    PRIMARY KEY (tenant_id, sender)
+);
+
+COMMENT ON TABLE mailgres.senders IS
+    'Senders that applications may set in from_email. A tenant with rows of its own has those, else those of *; without either any sender is accepted.';
+COMMENT ON COLUMN mailgres.senders.tenant_id IS 'Whose list; * is the list of tenants without one.';
+COMMENT ON COLUMN mailgres.senders.sender IS
+    'A domain, *. and a domain for all its subdomains, or one address; in the canonical form.';
+
+-- Which roles may enqueue for one tenant only.
+
+CREATE TABLE mailgres.producers (
+    role_name  text PRIMARY KEY,
+    tenant_id  text NOT NULL CHECK (length(tenant_id) BETWEEN 1 AND 200),
+    bound_at   timestamptz NOT NULL DEFAULT mailgres.now()
+);
+
+COMMENT ON TABLE mailgres.producers IS 'Roles that enqueue for one tenant only; a role without a row is not bound.';
+COMMENT ON COLUMN mailgres.producers.role_name IS
+    'The role that logs in, or the one that a session switches to. By name, so that it holds after a restore.';
+
 -- ---- sql/20_tables/50_email_templates.sql
 
 -- A template is a row with its settings; its content is kept in immutable
@@ -370,7 +561,7 @@ COMMENT ON COLUMN mailgres.template_versions.is_default IS
     'The language for those who asked for none that is there.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.refuse(
@@ -385,9 +576,121 @@ CREATE TRIGGER template_versions_are_immutable
     BEFORE UPDATE OR DELETE OR TRUNCATE ON mailgres.template_versions
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
 
+-- ---- sql/20_tables/55_fields.sql
+
+-- What the columns of email_queue take, whoever writes them: a worker must be able to
+-- prepare every email that is there, or one would stall others. Domains, because their
+-- checks are kept with a cached plan, and because a CHECK of a table quotes the failing
+-- row, and so a recipient, in its error. The functions run as whoever writes, and their
+-- bodies are bound when they are created: no search_path changes what they mean. Those with
+-- a subquery are strict, the others are inlined: a column that is null costs next to
+-- nothing. A check that yields null passes, so each of them yields null for null alone.
+
+-- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
+-- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
+-- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
+-- address literals and display names are not. The classes are written as what is
+-- excluded, because what counts as a letter would depend on the collation. U+2028 and
+-- U+2029 are line breaks to some programs. Beyond ASCII, what is not seen or is read in two
+-- ways is refused: see mailgres.is_unambiguous().
+CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN octet_length(p_address) <= 254
+    AND strpos(p_address, '@') <= 65
+    AND p_address ~ (
+        '^[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+)*'
+        || '@(?:[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?\.)+'
+        || '[^\x01-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?$')
+    AND (p_address !~ '[^\x01-\x7f]' OR mailgres.is_unambiguous(p_address));
+
+COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
+
+-- A sender may carry a display name: Example <mail@example.com>.
+CREATE FUNCTION mailgres.is_sender(p_sender text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 320
+    AND mailgres.is_address(coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender));
+
+COMMENT ON FUNCTION mailgres.is_sender(text) IS
+    'Whether a text is an address, with or without a display name.';
+
+-- An element of an array of several dimensions is an array to the worker.
+CREATE FUNCTION mailgres.are_addresses(p_addresses text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN cardinality(p_addresses) <= 50
+    AND coalesce(array_ndims(p_addresses) = 1 AND array_lower(p_addresses, 1) = 1, true)
+    AND NOT EXISTS (SELECT FROM unnest(p_addresses) a WHERE mailgres.is_address(a) IS NOT TRUE);
+
+COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS
+    'Whether these are at most 50 plain email addresses in an array of one dimension.';
+
+-- Headers that mailgres, a server or a provider writes itself or acts on must not be
+-- given: src/mailgres/providers/header.py has the same list.
+CREATE FUNCTION mailgres.are_headers(p_headers jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN jsonb_typeof(p_headers) = 'object' THEN
+    octet_length(p_headers::text) <= 16384
+    AND jsonb_array_length(jsonb_path_query_array(p_headers, '$.keyvalue()')) <= 50
+    AND NOT jsonb_path_exists(p_headers, '$.keyvalue() ? (
+        !(@.key like_regex "^[A-Za-z0-9-]{1,76}$")
+        || @.key like_regex "^(?:from|to|cc|bcc|subject|date|message-id|reply-to|sender|return-path|mime-version|delivered-to|dkim-signature|domainkey-signature|authentication-results|x-smtpapi|x-msys-api|received(?:-.*)?|(?:resent|content|arc|x-ses|x-mc|x-pm|x-mailgun|x-mj|x-mailin|x-sg)-.*)$" flag "i"
+        || @.value.type() != "string"
+        || @.value like_regex "[\u0001-\u0008\u000a-\u001f\u007f-\u009f\u2028\u2029]")')
+    WHEN p_headers IS NOT NULL THEN false END;
+
+COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS
+    'Whether this is an object of at most 50 header lines that an email may bring, 16 KB in all.';
+
+CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN jsonb_typeof(p_tags) = 'object' THEN
+    jsonb_array_length(jsonb_path_query_array(p_tags, '$.keyvalue()')) <= 40
+    AND NOT jsonb_path_exists(p_tags, '$.keyvalue() ? (
+        !(@.key like_regex "^[A-Za-z0-9_-]{1,255}$")
+        || @.value.type() != "string"
+        || !(@.value like_regex "^[A-Za-z0-9_-]{1,255}$"))')
+    WHEN p_tags IS NOT NULL THEN false END;
+
+COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS
+    'Whether this is an object of at most 40 tags that providers take.';
+
+CREATE DOMAIN mailgres.template_name AS text
+    CONSTRAINT is_a_name CHECK (octet_length(VALUE) BETWEEN 1 AND 100);
+CREATE DOMAIN mailgres.tenant AS text COLLATE "C"
+    CONSTRAINT is_a_name CHECK (length(VALUE) BETWEEN 1 AND 200);
+CREATE DOMAIN mailgres.key AS text
+    CONSTRAINT is_short CHECK (length(VALUE) BETWEEN 1 AND 256);
+CREATE DOMAIN mailgres.address AS text
+    CONSTRAINT is_an_address CHECK (mailgres.is_address(VALUE));
+CREATE DOMAIN mailgres.sender AS text
+    CONSTRAINT is_a_sender CHECK (mailgres.is_sender(VALUE));
+CREATE DOMAIN mailgres.addresses AS text[]
+    CONSTRAINT are_addresses CHECK (mailgres.are_addresses(VALUE));
+CREATE DOMAIN mailgres.more_addresses AS mailgres.addresses
+    CONSTRAINT are_at_most_49 CHECK (cardinality(VALUE) <= 49);  -- providers take 50, and there is the first
+CREATE DOMAIN mailgres.headers AS jsonb
+    CONSTRAINT are_headers CHECK (mailgres.are_headers(VALUE));
+CREATE DOMAIN mailgres.tags AS jsonb
+    CONSTRAINT are_tags CHECK (mailgres.are_tags(VALUE));
+CREATE DOMAIN mailgres.subject AS text
+    CONSTRAINT is_one_line CHECK (length(VALUE) BETWEEN 1 AND 998 AND VALUE !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]');
+CREATE DOMAIN mailgres.body AS text
+    CONSTRAINT is_at_most_5_mib CHECK (octet_length(VALUE) <= 5242880);
+-- What 1 MiB of text becomes at most, with room to spare. The || makes it a value in memory,
+-- whose size is that of its content: what lies compressed in another table looks small.
+CREATE DOMAIN mailgres.payload AS jsonb
+    CONSTRAINT is_an_object CHECK (CASE WHEN jsonb_typeof(VALUE) = 'object'
+        THEN pg_column_size(VALUE || '{}') <= 8388608 ELSE VALUE IS NULL END);
+CREATE DOMAIN mailgres.delay AS interval
+    CONSTRAINT is_at_most_30_days CHECK (VALUE BETWEEN '0' AND '30 days');
+CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
+-- Counts are added to.
+CREATE DOMAIN mailgres.count AS int CHECK (VALUE BETWEEN 0 AND 1000000000);
+CREATE DOMAIN mailgres.most_retries AS int CHECK (VALUE BETWEEN 0 AND 100);
+
 -- ---- sql/20_tables/60_email_queue.sql
 
--- The queue. One row per recipient; the status says where it stands:
+-- The queue. One row per message; the status says where it stands:
 --
 --   pending -> sending -> sent
 --                      -> pending   (a later next_retry_at)
@@ -396,7 +699,8 @@ CREATE TRIGGER template_versions_are_immutable
 --
 -- docs/lifecycle.md draws it. What must hold in each status is a CHECK below, not
 -- a habit of the code. Lists of values are domains, because their checks are kept
--- with a cached plan, while CHECKs of a table are read anew by every statement.
+-- with a cached plan, while CHECKs of a table are read anew by every statement; so is
+-- what a column takes (55_fields.sql).
 
 CREATE DOMAIN mailgres.status AS text
     CHECK (VALUE IN ('pending', 'sending', 'sent', 'failed', 'cancelled'));
@@ -404,19 +708,16 @@ CREATE DOMAIN mailgres.dead_reason AS text
     CHECK (VALUE IN ('exhausted', 'permanent', 'expired', 'uncertain', 'crashed'));
 CREATE DOMAIN mailgres.error_class AS text
     CHECK (VALUE IN ('transient', 'rate', 'quota', 'config', 'permanent', 'ambiguous'));
-CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
-CREATE DOMAIN mailgres.count AS int CHECK (VALUE >= 0);
-CREATE DOMAIN mailgres.tenant AS text COLLATE "C" CHECK (VALUE <> '');
 
 CREATE TABLE public.email_queue (
     id                   uuid PRIMARY KEY DEFAULT mailgres.uuid_v7(),
     user_id              uuid,
-    template_type        text NOT NULL,
-    recipient_email      text NOT NULL,
-    payload              jsonb NOT NULL DEFAULT '{}',
+    template_type        mailgres.template_name NOT NULL,
+    recipient_email      mailgres.address NOT NULL,
+    payload              mailgres.payload NOT NULL DEFAULT '{}',
     status               mailgres.status NOT NULL DEFAULT 'pending',
     retries              mailgres.count NOT NULL DEFAULT 0,
-    max_retries          mailgres.count NOT NULL DEFAULT 3,
+    max_retries          mailgres.most_retries NOT NULL DEFAULT 3,
     last_attempt_at      timestamptz,
     next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
     error_message        text,
@@ -430,11 +731,11 @@ CREATE TABLE public.email_queue (
     scheduled_for        timestamptz,
     expires_at           timestamptz,
     ready                boolean NOT NULL DEFAULT false,
-    idempotency_key      text,
-    correlation_id       text,
+    idempotency_key      mailgres.key,
+    correlation_id       mailgres.key,
     retry_policy         text,
-    retry_delay          interval,
-    max_retry_delay      interval,
+    retry_delay          mailgres.delay,
+    max_retry_delay      mailgres.delay,
 
     -- how it ended, or how the last try did
     sent_at              timestamptz,
@@ -463,15 +764,16 @@ CREATE TABLE public.email_queue (
     begun_at             timestamptz,
 
     -- content of applications that render themselves
-    from_email           text,
-    reply_to             text,
-    subject              text,
-    html                 text,
-    text                 text,
-    headers              jsonb,
-    tags                 jsonb,
-    cc                   text[],
-    bcc                  text[],
+    from_email           mailgres.sender,
+    reply_to             mailgres.sender,
+    subject              mailgres.subject,
+    html                 mailgres.body,
+    text                 mailgres.body,
+    headers              mailgres.headers,
+    tags                 mailgres.tags,
+    also_to              mailgres.more_addresses,
+    cc                   mailgres.addresses,
+    bcc                  mailgres.addresses,
     has_attachments      boolean NOT NULL DEFAULT false,
 
     -- when a janitor has to look at the row: it is due, it expires, its lease
@@ -538,7 +840,7 @@ COMMENT ON TABLE public.email_queue IS 'Every email: waiting, being sent, sent, 
 COMMENT ON COLUMN public.email_queue.id IS 'Time-ordered uuid (version 7).';
 COMMENT ON COLUMN public.email_queue.user_id IS 'The user of the application whom this email concerns.';
 COMMENT ON COLUMN public.email_queue.template_type IS 'Which template; of an email with its own content, a name for statistics.';
-COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to.';
+COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to; the first, if there are several.';
 COMMENT ON COLUMN public.email_queue.payload IS 'Variables of the template.';
 COMMENT ON COLUMN public.email_queue.status IS 'pending, sending, sent, failed (dead) or cancelled.';
 COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first try.';
@@ -588,6 +890,7 @@ COMMENT ON COLUMN public.email_queue.html IS 'HTML part, when the email brings i
 COMMENT ON COLUMN public.email_queue.text IS 'Text part, when the email brings its own content.';
 COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of strings.';
 COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
+COMMENT ON COLUMN public.email_queue.also_to IS 'Further To addresses of the same message.';
 COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
 COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
 COMMENT ON COLUMN public.email_queue.has_attachments IS 'Whether files go with it (mailgres.attachments).';
@@ -658,7 +961,7 @@ CREATE TRIGGER email_logs_are_append_only
 COMMENT ON TABLE public.email_logs IS
     'Every change of status and every try of every email. Append-only.';
 COMMENT ON COLUMN public.email_logs.event IS
-    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; or what a provider reported: delivered, bounced, complained, failed.';
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: a further recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
 COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
 COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
 COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';
@@ -676,8 +979,23 @@ CREATE TABLE public.email_suppressions (
     PRIMARY KEY (recipient_email, tenant_id)
 );
 
+-- However it was written, it is the same address.
+CREATE FUNCTION mailgres.canonical_suppression() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    NEW.recipient_email := mailgres.canonical_address(NEW.recipient_email);
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER canonical_suppression
+    BEFORE INSERT OR UPDATE OF recipient_email ON public.email_suppressions
+    FOR EACH ROW EXECUTE FUNCTION mailgres.canonical_suppression();
+
 COMMENT ON TABLE public.email_suppressions IS 'Addresses that get no email; what is queued for them is cancelled.';
-COMMENT ON COLUMN public.email_suppressions.recipient_email IS 'The address in lower case.';
+COMMENT ON COLUMN public.email_suppressions.recipient_email IS
+    'The address in the form by which addresses are compared: lower case, the domain in A-labels (xn--).';
 COMMENT ON COLUMN public.email_suppressions.tenant_id IS 'The tenant that must not write to it; * means everybody.';
 COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce or complaint led to this.';
 
@@ -712,6 +1030,10 @@ CREATE TABLE mailgres.rollup_deltas (
     newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
+-- For publications, which need to tell one row from another: a key would cost every outcome
+-- two entries of an index, this costs nothing.
+ALTER TABLE mailgres.rollup_deltas REPLICA IDENTITY FULL;
+
 COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.rollup_deltas.status IS
     'sent, failed or cancelled; or bounced, which is counted besides the status.';
@@ -735,9 +1057,11 @@ CREATE TABLE mailgres.try_deltas (
     seconds      double precision NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
+ALTER TABLE mailgres.try_deltas REPLICA IDENTITY FULL;
+
 COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.try_deltas.event IS
-    'As in email_logs; and claimed: the claim of a retry, with the seconds since the try before.';
+    'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
 COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
 COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
 
@@ -848,7 +1172,7 @@ CREATE TABLE mailgres.tenant_activity (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
-    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs.';
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted besides.';
 COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
 COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
     'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';
@@ -927,10 +1251,17 @@ CREATE TABLE mailgres.workers (
     started_at  timestamptz NOT NULL DEFAULT mailgres.now(),
     seen_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     version     text NOT NULL DEFAULT '',
-    details     jsonb NOT NULL DEFAULT '{}'
+    details     jsonb NOT NULL DEFAULT '{}',
+    providers   text[],
+    on_demand   boolean NOT NULL DEFAULT false,
+    stopped_at  timestamptz
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE mailgres.workers IS 'Heartbeats of the workers.';
+COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
+COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN mailgres.workers.on_demand IS
+    'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
+COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
 
 -- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
 -- all committing transactions share. A worker that sleeps has a row here.
@@ -942,6 +1273,22 @@ CREATE TABLE mailgres.sleepers (
 
 COMMENT ON TABLE mailgres.sleepers IS
     'Workers that sleep and want to be woken by an email due before sleeps_until.';
+
+CREATE TABLE mailgres.janitor_failures (
+    janitor    text NOT NULL CHECK (length(janitor) <= 200),
+    worker     text NOT NULL CHECK (length(worker) <= 200),
+    failures   int NOT NULL DEFAULT 1,
+    since      timestamptz NOT NULL DEFAULT mailgres.now(),
+    failed_at  timestamptz NOT NULL DEFAULT mailgres.now(),
+    run_every  interval NOT NULL,
+    error      text NOT NULL,
+    PRIMARY KEY (janitor, worker)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.janitor_failures IS 'Janitors that failed in their last run, by the worker that ran them.';
+COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'Runs in a row that failed.';
+COMMENT ON COLUMN mailgres.janitor_failures.run_every IS
+    'How often it runs: a failure that is much older is that of a worker that is gone.';
 
 -- ---- sql/20_tables/96_captured.sql
 
@@ -1007,7 +1354,7 @@ CREATE TABLE mailgres.alert_rules (
     severity     text NOT NULL CHECK (severity IN ('info', 'warning', 'critical')),
     enabled      boolean NOT NULL DEFAULT true,
     about        text NOT NULL DEFAULT 'queue'
-                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session')),
+                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session', 'janitor')),
     means        text NOT NULL CHECK (means <> ''),
     runbook      text NOT NULL GENERATED ALWAYS AS ('docs/runbook.md#' || name) STORED,
     CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
@@ -1086,11 +1433,34 @@ COMMENT ON COLUMN mailgres.notices.alerts_at IS 'operators: when people were las
 COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
 COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';
 
+-- ---- sql/30_engine/05_commit_durably.sql
+
+-- Before a worker calls a provider, the database must know that it does; and where no key
+-- protects, the outcome must not be forgotten. With synchronous_commit = off a crash of
+-- PostgreSQL loses commits of the last moments, and those emails would be sent again. So what
+-- is weaker than `on` is raised for this transaction; remote_apply, which is stronger, stays.
+-- A SET clause of a function would not do: it ends before the commit.
+
+CREATE FUNCTION mailgres.commit_durably() RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.commit_durably() IS
+    'Lets this transaction commit to disk, whatever synchronous_commit says.';
+
 -- ---- sql/30_engine/10_mend.sql
 
 -- A word on the settings that the functions of the engine carry:
 --
---   search_path = ''                      they run with the rights of their owner
+--   search_path = pg_catalog, pg_temp     they run with the rights of their owner. The path
+--                                         names pg_temp, last: else PostgreSQL looks for
+--                                         types there first, where a caller can plant them
 --   plan_cache_mode = force_generic_plan  to plan them anew costs more than to run them
 --   enable_seqscan = off                  a plan made while the queue is empty is kept
 --                                         when it is full: it has to go by an index
@@ -1103,7 +1473,7 @@ COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in 
 -- complete, so for them only the WHEN below is evaluated.
 
 CREATE FUNCTION mailgres.mend() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
@@ -1158,6 +1528,88 @@ CREATE TRIGGER mend
             OR (NEW.provider_message_id IS NULL AND NEW.provider IS NOT NULL)))
     )
     EXECUTE FUNCTION mailgres.mend();
+
+-- The same for rows that somebody imports with the columns of the contract alone. The WHEN of
+-- a trigger is read anew by every statement, so it is short; a complete row passes unchanged.
+CREATE TRIGGER mend_import
+    BEFORE INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.status <> 'pending' OR NEW.next_retry_at IS NULL)
+    EXECUTE FUNCTION mailgres.mend();
+
+-- `UPDATE email_queue SET status = 'pending'` must not send an email twice. One that may have
+-- arrived goes again while its key protects it, at the provider that knows the key. Otherwise
+-- the row stays as it is, is not counted as changed, and a warning says what to do. Consent
+-- is a new generation, that is a new key: retry_email(…, p_accept_duplicate => true) gives one.
+
+CREATE FUNCTION mailgres.warn_uncertain(p_queue_id uuid) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_most       constant int := 10;  -- of one statement: a client shows them all
+    v_statement  constant text := date_part('epoch', statement_timestamp())::numeric::text;
+    v_told       constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
+    v_count      constant int := 1 + CASE WHEN v_told[1] = v_statement THEN v_told[2]::int ELSE 0 END;
+BEGIN
+    PERFORM set_config('mailgres.warned', v_statement || ' ' || v_count, true);
+    IF v_count > c_most + 1 THEN
+        RETURN;
+    END IF;
+    RAISE WARNING USING
+        ERRCODE = 'MG024',
+        MESSAGE = CASE WHEN v_count > c_most THEN 'more emails are left as they are for the same reason'
+                       ELSE format('email %s is left as it is: an earlier attempt may have arrived', p_queue_id) END,
+        HINT = 'Look it up at the provider and settle it with record_email_event, or call retry_email(id, p_accept_duplicate => true).';
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.warn_uncertain(uuid) IS
+    'Warns that an email was not put back to pending because it may have arrived.';
+
+CREATE FUNCTION mailgres.hold_uncertain() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_before  public.email_queue;
+BEGIN
+    -- The doubt stays with what is cancelled or dead because of it, whatever is written there.
+    IF NEW.status = 'cancelled' OR NEW.status = 'failed' AND NEW.dead_reason = 'uncertain' THEN
+        NEW.uncertain_since := coalesce(NEW.uncertain_since, OLD.uncertain_since);
+    END IF;
+    -- Workers clear begun_at; consent is a new generation.
+    IF NEW.status <> 'pending' OR OLD.status = 'pending' OR NEW.generation <> OLD.generation
+       OR (OLD.status = 'sending' AND NEW.begun_at IS NULL) THEN
+        RETURN NEW;
+    END IF;
+    v_before := OLD;
+    v_before.uncertain_since := coalesce(OLD.uncertain_since, OLD.begun_at);
+    IF mailgres.key_protects(v_before) THEN
+        NEW.uncertain_since := v_before.uncertain_since;
+        NEW.first_attempt_at := OLD.first_attempt_at;
+        NEW.provider := OLD.provider;
+        NEW.batch_id := OLD.batch_id;
+        NEW.batch_size := OLD.batch_size;
+        RETURN NEW;
+    END IF;
+    -- A call that is under way: as reap does when its worker dies.
+    IF OLD.status = 'sending' AND EXISTS (
+        SELECT FROM public.email_templates t
+        WHERE t.template_type = OLD.template_type AND t.on_uncertain = 'resend') THEN
+        RETURN NEW;
+    END IF;
+    PERFORM mailgres.warn_uncertain(OLD.id);
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.hold_uncertain() IS
+    'Leaves an email as it is that may have arrived and would be sent again by a change by hand.';
+
+-- Before mend, by the order of their names.
+CREATE TRIGGER hold_uncertain
+    BEFORE UPDATE ON public.email_queue
+    FOR EACH ROW
+    WHEN (OLD.uncertain_since IS NOT NULL OR (NEW.begun_at IS NOT NULL AND NEW.status = 'pending'))
+    EXECUTE FUNCTION mailgres.hold_uncertain();
 
 -- ---- sql/30_engine/20_record.sql
 
@@ -1225,7 +1677,7 @@ COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
 
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
@@ -1241,7 +1693,7 @@ CREATE TRIGGER record_import
     EXECUTE FUNCTION mailgres.record_import();
 
 CREATE FUNCTION mailgres.record() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
@@ -1354,7 +1806,7 @@ CREATE TRIGGER record
 
 -- Emails that leave the queue are still counted, but no longer as being in it.
 CREATE FUNCTION mailgres.record_removal() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
@@ -1374,7 +1826,7 @@ CREATE TRIGGER record_removal
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_removal();
 
 CREATE FUNCTION mailgres.record_truncate() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Who folds at this moment has to be done first, or his counts would stay.
@@ -1398,10 +1850,11 @@ CREATE TRIGGER record_truncate
 -- awake and commits after it fell asleep still wakes it.
 
 CREATE FUNCTION mailgres.wake() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_looked text;
+    v_looked  text;
+    v_due     numeric;  -- a time as text would depend on DateStyle and TimeZone
 BEGIN
     -- Once per transaction is enough: an email that is due now stands for all others,
     -- one that is due later for those after it.
@@ -1411,10 +1864,11 @@ BEGIN
         v_looked := set_config('mailgres.looked', 'now', true);
     ELSE
         v_looked := current_setting('mailgres.looked', true);
-        IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+        v_due := extract(epoch FROM NEW.next_retry_at);
+        IF v_looked <> '' AND v_looked::numeric <= v_due THEN
             RETURN NULL;
         END IF;
-        v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
+        v_looked := set_config('mailgres.looked', v_due::text, true);
     END IF;
 
     -- A transaction of a stricter level sees the sleepers of its beginning only, so it
@@ -1424,6 +1878,11 @@ BEGIN
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
     ) OR (NEW.next_retry_at <= clock_timestamp()
           AND current_setting('transaction_isolation') <> 'read committed') THEN
+        v_looked := set_config('mailgres.looked', 'now', true);
+        -- A transaction that notified could not be prepared: the workers' next poll finds its emails.
+        IF current_query() ~* 'prepare([[:space:]]|/[*].*[*]/|--[^[:cntrl:]]*[[:cntrl:]])+transaction' THEN
+            RETURN NULL;
+        END IF;
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;
@@ -1453,7 +1912,7 @@ CREATE CONSTRAINT TRIGGER wake_after_update
 -- for notifications. Null: it does not listen, and only asks when something is due.
 
 CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Who looks up every second is still registered: nothing is written for that.
@@ -1488,7 +1947,7 @@ COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
     'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
 
 CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;
@@ -1530,7 +1989,7 @@ COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval,
 
 CREATE FUNCTION mailgres.without_addresses(p_text text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN regexp_replace(left(p_text, 2000), '[^\s<>"''(),;:]+@[^\s<>"''(),;:]+', '<address>', 'g');
+RETURN regexp_replace(left(p_text, 2000), '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)(@|%40)[^\s<>"''(),;:]+', '<address>', 'gi');
 
 COMMENT ON FUNCTION mailgres.without_addresses(text) IS
     'The text with email addresses replaced by a placeholder.';
@@ -1551,7 +2010,7 @@ BEGIN
         ready = false,
         dead_at = mailgres.now(),
         dead_reason = CASE WHEN q.uncertain_since IS NULL THEN 'expired' ELSE 'uncertain' END,
-        error_message = format('not sent before it expired at %s', q.expires_at)
+        error_message = format('not sent before it expired at %s', mailgres.time_text(q.expires_at))
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
@@ -1566,7 +2025,7 @@ COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
     'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN mailgres.expire_these(ARRAY(
@@ -1589,7 +2048,7 @@ COMMENT ON FUNCTION mailgres.expire(int) IS
 -- waited dies instead. Bounded, so that a claim may call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_ids uuid[];
@@ -1624,13 +2083,28 @@ COMMENT ON FUNCTION mailgres.promote(int) IS
 -- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
 -- the buckets, so that two claims do not take the same tokens.
 
+-- One that was filled in the future was filled before the clock went back. Nobody knows how
+-- long ago that was, so it is full, as it is after a second. (A claim may be a little older
+-- than the one that filled it last.)
 CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
     LANGUAGE sql STABLE
-RETURN least(
-    greatest(b.per_second, 1),
-    b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0));
+RETURN CASE
+    WHEN b.filled_at > mailgres.now() + interval '10 seconds' THEN greatest(b.per_second, 1)
+    ELSE least(
+        greatest(b.per_second, 1),
+        b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0))
+END;
 
 COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+
+-- Who waited for the bucket may be older than who filled it last: that time is not filled in
+-- twice.
+CREATE FUNCTION mailgres.filled_until(b mailgres.buckets) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN b.filled_at BETWEEN mailgres.now() AND mailgres.now() + interval '10 seconds' THEN b.filled_at
+            ELSE mailgres.now() END;
+
+COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'Until when a bucket is filled once it was looked at now.';
 
 -- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
 CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
@@ -1645,7 +2119,7 @@ BEGIN
     VALUES (p_name, p_per_second, greatest(p_per_second, 1))
     ON CONFLICT (name) DO UPDATE
         SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b),
-            filled_at = greatest(b.filled_at, mailgres.now())
+            filled_at = mailgres.filled_until(b)
         WHERE b.per_second <> excluded.per_second;
 END
 $$;
@@ -1653,14 +2127,12 @@ $$;
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
     'Sets how much may go out in a second; null means without limit.';
 
--- Who waited for the bucket may be older than who filled it last: that time is not
--- filled in twice.
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE mailgres.buckets b
-    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = greatest(b.filled_at, mailgres.now())
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.filled_until(b)
     WHERE b.name = p_name;
 END
 $$;
@@ -1773,7 +2245,7 @@ COMMENT ON FUNCTION mailgres.tenant_room(text) IS
 -- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
 -- are ready and there is no token, or a provider put them off a moment ago.
 CREATE FUNCTION mailgres.rate_frees_at() RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_soon constant interval := '10 seconds';
@@ -2092,7 +2564,7 @@ COMMENT ON FUNCTION mailgres.share_of(text) IS
 CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN NOT q.has_attachments AND num_nonnulls(
-    q.subject, q.from_email, q.reply_to, q.headers, q.cc, q.bcc, q.uncertain_since) = 0;
+    q.subject, q.from_email, q.reply_to, q.headers, q.also_to, q.cc, q.bcc, q.uncertain_since) = 0;
 
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
     'Whether a processor can send it that knows the template and the payload only.';
@@ -2322,7 +2794,7 @@ BEGIN
       AND q.begun_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_bound(q)
       AND EXISTS (
           SELECT FROM public.email_suppressions s
-          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
+          WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
     -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
     -- provider for days: only a person can decide.
@@ -2501,7 +2973,7 @@ BEGIN
           AND (mailgres.is_bound(q)
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
-                   WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+                   WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
     IF cardinality(p_route.providers) > 1 THEN
         v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
     END IF;
@@ -2597,7 +3069,7 @@ CREATE FUNCTION mailgres.claim(
     p_lease interval DEFAULT '60 seconds',
     p_providers text[] DEFAULT NULL
 ) RETURNS SETOF public.email_queue
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
@@ -2640,6 +3112,11 @@ BEGIN
     END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);
+    -- None to be had may be the work of a clock that went back; a queue that only a cron job
+    -- works has no janitor to see it.
+    IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
+        v_routes := mailgres.open_routes(p_providers, c_rpc);
+    END IF;
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
@@ -2679,7 +3156,7 @@ BEGIN
         END IF;
         IF v_leased > 0 THEN
             v_slot.turn := v_slot.turn + 1;
-            PERFORM nextval('mailgres.rounds');
+            PERFORM nextval('mailgres.rounds'), mailgres.commit_durably();
             EXIT;
         END IF;
     END LOOP;
@@ -2695,7 +3172,7 @@ $$;
 COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
     'Leases up to p_limit emails to a worker, fairly between tenants, and returns them.';
 
--- ---- sql/30_engine/75_begin.sql
+-- ---- sql/30_engine/75_start_attempts.sql
 
 -- Says "the call to the provider starts now", for a provider without idempotency
 -- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
@@ -2710,10 +3187,10 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
 -- p_lease: for how long the call may take. Without it, as long as the lease so far, which
 -- has grown with every time it was lengthened: so no more than an hour.
 
-CREATE FUNCTION mailgres.begin(
+CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
     RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_begun uuid[];
@@ -2729,7 +3206,7 @@ BEGIN
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
-              WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+              WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
           AND NOT EXISTS (
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
@@ -2740,6 +3217,7 @@ BEGIN
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
+    PERFORM mailgres.commit_durably();
 
     v_rest := ARRAY(
         SELECT q.id FROM public.email_queue q
@@ -2757,16 +3235,16 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean, interval) IS
+COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
     'Marks the calls for these emails as begun and returns those that may be made.';
 
 -- ---- sql/30_engine/76_give_back.sql
 
--- A worker returns emails it has not sent: it stops, or begin() refused them. It
+-- A worker returns emails it has not sent: it stops, or start_attempts() refused them. It
 -- knows that its own call was not made; an earlier try stays as uncertain as it was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     UPDATE mailgres.providers p SET probe_until = mailgres.now() WHERE p.probe_token = p_token;
@@ -2792,7 +3270,7 @@ COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     UPDATE public.email_queue q
@@ -2813,7 +3291,16 @@ COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
 -- What outcomes say about a provider, beyond the emails they belong to: it fails and is
 -- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
 
--- Not before a second has passed, also if its clock and ours differ.
+-- What the provider asked for comes as a duration: the time is that of this server, whatever
+-- clocks the worker and the provider have. No more than a month's quota takes is believed.
+CREATE FUNCTION mailgres.time_after(p_seconds double precision) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p_seconds IS NOT NULL
+            THEN mailgres.now() + make_interval(secs => least(greatest(p_seconds, 0), 32 * 86400)) END;
+
+COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time so many seconds from now; null for null.';
+
+-- Not before a second has passed.
 CREATE FUNCTION mailgres.asked_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
@@ -2884,7 +3371,7 @@ CREATE FUNCTION mailgres.wait_for(
 AS $$
 BEGIN
     UPDATE mailgres.providers p
-    SET waits_until = p_until, waits_for = p_what
+    SET waits_until = p_until, waits_since = mailgres.now(), waits_for = p_what
     WHERE p.name = p_provider.name AND (p.waits_until IS NULL OR p.waits_until < p_until);
     IF FOUND AND (p_provider.waits_until IS NULL OR p_provider.waits_until <= mailgres.now()) THEN
         INSERT INTO mailgres.provider_events (provider, event, reason, worker)
@@ -2945,8 +3432,40 @@ $$;
 COMMENT ON FUNCTION mailgres.count_sent(mailgres.providers, int, text) IS
     'Counts sent emails against the quotas of a provider.';
 
--- Whether the circuit has to change. A call that failed because of the provider counts;
--- an answer of any other kind, to whatever email, shows that it is there.
+-- Whether a report is of a call that failed because of the provider.
+CREATE FUNCTION mailgres.is_failure(r mailgres.report) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+
+COMMENT ON FUNCTION mailgres.is_failure(mailgres.report) IS
+    'Whether a call failed because of the provider, which is what its circuit counts.';
+
+-- Asked only after a failure: what outcomes are counted as anyway, and not yet folded or folded
+-- to minutes, says how much was tried. Both sides count emails, as the counts do, and begin with
+-- the minute in which the window began, as folded counts know no seconds.
+CREATE FUNCTION mailgres.reaches_share(p mailgres.providers) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_failed  numeric;
+    v_tried   numeric;
+BEGIN
+    SELECT sum(c.emails) FILTER (WHERE c.outcome = 'provider_failed'),
+           sum(c.emails) FILTER (WHERE c.outcome <> 'provider_failed')
+    INTO v_failed, v_tried
+    FROM mailgres.counted_by_minute c
+    WHERE c.minute >= date_trunc('minute', mailgres.now() - p.failure_window, 'UTC') AND c.provider = p.name
+      AND c.outcome IN ('sent', 'retry', 'deferred', 'dead', 'provider_failed');
+    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_tried, 0);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reaches_share(mailgres.providers) IS
+    'Whether the failed calls of a provider had a large enough part of the emails it was given lately.';
+
+-- Whether the circuit has to change. A call that failed because of the provider counts. An
+-- answered call ends a row of failures; so does one of the same report, as nobody knows which
+-- came first.
 CREATE FUNCTION mailgres.heed_failures(p_provider mailgres.providers, p_reports mailgres.report[])
     RETURNS void
     LANGUAGE plpgsql
@@ -2954,24 +3473,25 @@ AS $$
 DECLARE
     p          mailgres.providers := p_provider;
     v_bad      int;
+    v_emails   int;
     v_answers  int;
     v_worst    mailgres.report;
     v_reason   text;
     v_probed   boolean;
 BEGIN
-    SELECT count(DISTINCT r.call) FILTER (WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')),
+    SELECT count(DISTINCT r.call) FILTER (WHERE mailgres.is_failure(r)),
+           count(*) FILTER (WHERE mailgres.is_failure(r)),
            count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
            bool_or(r.token = p.probe_token)
-    INTO v_bad, v_answers, v_probed
+    INTO v_bad, v_emails, v_answers, v_probed
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
-    WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
+    WHERE mailgres.is_failure(r)
     ORDER BY r.token = p.probe_token DESC NULLS LAST, r.outcome = 'config' DESC LIMIT 1;
     v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
 
     IF v_probed AND p.circuit = 'half_open' THEN
-        PERFORM FROM unnest(p_reports) r
-        WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+        PERFORM FROM unnest(p_reports) r WHERE r.token = p.probe_token AND mailgres.is_failure(r);
         IF FOUND THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         ELSE
@@ -2982,14 +3502,20 @@ BEGIN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;
     ELSIF v_bad > 0 OR p.failures > 0 THEN
-        p.failures := v_bad + CASE WHEN v_answers = 0 THEN p.failures ELSE 0 END;
+        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_bad ELSE 0 END;
         p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
         p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
         UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
+        IF v_bad > 0 THEN
+            INSERT INTO mailgres.try_deltas
+                (at, event, attempt, tenant_id, provider, error_class, error_code, emails)
+            VALUES (mailgres.now(), 'provider_failed', 0, '', p.name, '', '', v_emails);
+        END IF;
         IF p.circuit = 'closed' AND v_bad > 0 AND (
             p.failures >= p.failure_threshold
             OR (SELECT count(*) FROM unnest(p.failed_at) f
-                WHERE f > mailgres.now() - p.failure_window) >= p.failure_threshold)
+                WHERE f > mailgres.now() - p.failure_window AND f <= mailgres.now() + interval '1 minute') >= p.failure_threshold
+               AND mailgres.reaches_share(p))
         THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;
@@ -3114,6 +3640,10 @@ BEGIN
             v.dead_reason := 'exhausted';
         END IF;
     ELSE
+        IF p_apart AND p_called AND v_provider.idempotent THEN
+            -- Refused under the key of an earlier call: that one was not accepted.
+            v.uncertain_since := NULL;
+        END IF;
         IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
             v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
             v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)
@@ -3185,13 +3715,16 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 --   provider_message_id   of a sent email
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
---   retry_at              when the provider said to come back (rate, quota, config)
+--   retry_after           in how many seconds the provider said to come back (rate, quota,
+--                         config): a duration, because the worker's clock is another
 --   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   called                false: no call was made, as the email could not be rendered or
 --                         prepared; that says nothing about the provider
 --   suppress              the address does not exist: never write to it again
+--   refused_copies        of a sent email: recipients besides the first whom the provider refused,
+--                         each with code, message and detail
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
 -- SQLSTATE for which nothing was changed (MG030: the lease was lost).
@@ -3204,9 +3737,9 @@ AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
-                   coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
+                   coalesce(o.account, false), o.code, o.message, mailgres.time_after(o.retry_after))::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
-            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean,
+            id uuid, token uuid, outcome text, code text, message text, retry_after double precision, account boolean,
             called boolean)
         JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
         WHERE q.id = ANY (p_ids) AND o.called IS NOT FALSE);
@@ -3236,9 +3769,35 @@ $$;
 COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
     'Suppresses the addresses that a provider said do not exist.';
 
+-- A provider can take an email and refuse some of its recipients: the log says which and why.
+CREATE FUNCTION mailgres.log_refused_copies(p_outcomes jsonb) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_outcomes constant jsonb := jsonb_path_query_array(
+        p_outcomes, '$[*] ? (@.outcome == "sent" && exists (@.refused_copies))');
+    v_ids constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
+BEGIN
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, provider,
+         provider_message_id, error_code, error_message, error_detail)
+    SELECT q.id, 'copy_refused', q.status, q.status, q.retries + 1, q.tenant_id, q.template_type, q.provider,
+           q.provider_message_id, left(c.code, 100),
+           coalesce(nullif(mailgres.without_addresses(c.message), ''), 'a copy was refused'), left(c.detail, 4000)
+    FROM jsonb_to_recordset(v_outcomes) AS o(id uuid, provider_message_id text, refused_copies jsonb)
+    JOIN public.email_queue q
+        ON q.id = o.id AND q.status = 'sent' AND q.provider_message_id = o.provider_message_id
+    CROSS JOIN LATERAL jsonb_to_recordset(o.refused_copies) AS c(code text, message text, detail text)
+    WHERE q.id = ANY (v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.log_refused_copies(jsonb) IS
+    'Logs the recipients besides the first whom a provider refused of emails that it took.';
+
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
     SET enable_nestloop = off SET jit = off
 AS $$
 #variable_conflict use_column
@@ -3259,7 +3818,7 @@ BEGIN
 
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
-    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
     PERFORM FROM mailgres.providers p
     WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
     IF FOUND THEN
@@ -3269,15 +3828,23 @@ BEGIN
             WHERE NOT o.called);
     END IF;
 
+    -- Where a key protects, an outcome that a crash loses is found again by repeating the call.
+    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') AND EXISTS (
+        SELECT FROM public.email_queue q LEFT JOIN mailgres.providers p ON p.name = q.provider
+        WHERE q.id = ANY (v_ids) AND p.idempotent IS NOT TRUE)
+    THEN
+        PERFORM mailgres.commit_durably();
+    END IF;
+
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
+            detail text, duration_ms int, retry_after double precision, batch_size int, account boolean,
             pinned boolean, called boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
-                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
+                   q, o.outcome, mailgres.time_after(o.retry_after), coalesce(o.account, false), coalesce(o.pinned, false),
                    coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
@@ -3299,10 +3866,10 @@ BEGIN
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
-            error_code = o.code,
+            error_code = left(o.code, 100),
             error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
-            error_detail = o.detail,
+            error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
             -- who got through a call does not kill workers
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
@@ -3327,12 +3894,100 @@ BEGIN
     END IF;
     IF v_faults THEN
         PERFORM mailgres.suppress_reported(p_outcomes);
+        PERFORM mailgres.log_refused_copies(p_outcomes);
     END IF;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.finish(jsonb) IS
     'Writes the outcomes of many tries, each only if its lease is still held.';
+
+-- ---- sql/30_engine/84_correct_times.sql
+
+-- The clock of a server went ahead and came back: times that were stored meanwhile lie in the
+-- future, and what waits for them would wait as long as the jump was, silently. What began
+-- later than now began now, and lasts as long as it would have. What a person set for a later
+-- time is not touched, and emails keep their dates: docs/providers.md says what to do about
+-- those that were put off. Buckets see it by themselves: mailgres.tokens_of().
+
+CREATE FUNCTION mailgres.correct_leases(p_limit int, p_after timestamptz) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    -- As long again, so that workers that live can report.
+    UPDATE public.email_queue q
+    SET leased_at = mailgres.now(),
+        lease_until = mailgres.now() + least(q.lease_until - q.leased_at, interval '1 hour'),
+        last_attempt_at = least(q.last_attempt_at, mailgres.now()),
+        begun_at = least(q.begun_at, mailgres.now())
+    WHERE q.id = ANY (ARRAY(
+        SELECT x.id FROM public.email_queue x
+        WHERE x.status = 'sending' AND x.due_at > p_after AND x.leased_at > p_after
+        LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.correct_leases(int, timestamptz) IS
+    'Lets leases that began in the future begin now; returns how many.';
+
+CREATE FUNCTION mailgres.correct_provider(p mailgres.providers, p_after timestamptz) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now    constant timestamptz := mailgres.now();
+    v_waits  constant boolean := coalesce(p.waits_since > p_after, false);
+    v_shut   constant boolean := p.circuit_since > p_after;
+BEGIN
+    UPDATE mailgres.providers x
+    SET waits_until = CASE WHEN v_waits THEN v_now + (p.waits_until - p.waits_since) ELSE x.waits_until END,
+        waits_since = CASE WHEN v_waits THEN v_now ELSE x.waits_since END,
+        circuit_until = CASE WHEN v_shut THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
+        probe_until = CASE WHEN v_shut THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
+        circuit_since = CASE WHEN v_shut THEN v_now ELSE x.circuit_since END,
+        failed_at = ARRAY(SELECT f FROM unnest(x.failed_at) f WHERE f <= p_after)
+    WHERE x.name = p.name;
+    INSERT INTO mailgres.provider_events (provider, event, reason)
+    VALUES (p.name, 'ClockCorrected', 'the clock of the database went back: what began in the future begins now');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.correct_provider(mailgres.providers, timestamptz) IS
+    'Lets waits and circuits of a provider that began in the future begin now, and notes it.';
+
+CREATE FUNCTION mailgres.correct_times(p_limit int DEFAULT 500) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    -- transactions that overlap have times of their own
+    v_after     constant timestamptz := mailgres.now() + interval '1 minute';
+    v_provider  mailgres.providers;
+    v_count     int := 0;
+BEGIN
+    FOR v_provider IN
+        SELECT * FROM mailgres.providers p
+        WHERE p.waits_since > v_after OR p.circuit_since > v_after OR p.failed_at[cardinality(p.failed_at)] > v_after
+        ORDER BY p.name FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM mailgres.correct_provider(v_provider, v_after);
+        v_count := v_count + 1;
+    END LOOP;
+    UPDATE mailgres.notices n
+    SET told_at = least(n.told_at, mailgres.now()), alerts_at = least(n.alerts_at, mailgres.now())
+    WHERE greatest(n.told_at, n.alerts_at) > v_after;
+    UPDATE mailgres.alerts a SET seen_at = least(a.seen_at, mailgres.now()), told_at = least(a.told_at, mailgres.now())
+    WHERE greatest(a.seen_at, a.told_at) > v_after;
+    UPDATE mailgres.news n SET taken_until = mailgres.now() WHERE n.taken_until > v_after + interval '1 minute';
+    UPDATE mailgres.workers w SET seen_at = mailgres.now() WHERE w.seen_at > v_after;
+    RETURN v_count + mailgres.correct_leases(p_limit, v_after);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.correct_times(int) IS
+    'Corrects times that were stored before the clock of the server went back; returns how many providers and leases.';
 
 -- ---- sql/30_engine/85_reap.sql
 
@@ -3413,12 +4068,14 @@ COMMENT ON FUNCTION mailgres.take_lost(int) IS
     'Locks emails whose lease has ended, oldest first, and the rest of their batches.';
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_ids    constant uuid[] := mailgres.take_lost(p_limit);
+    v_ids    uuid[];
     v_count  int;
 BEGIN
+    PERFORM mailgres.correct_times(p_limit);
+    v_ids := mailgres.take_lost(p_limit);
     WITH lost AS MATERIALIZED (
         SELECT q.id,
                q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
@@ -3466,7 +4123,7 @@ COMMENT ON FUNCTION mailgres.reap(int) IS
 
 -- How many claims there have been: the rounds that tenants wait for are counted in these.
 CREATE FUNCTION mailgres.turns() RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
 
 COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
@@ -3480,7 +4137,7 @@ CREATE FUNCTION mailgres.count_open(p_most int DEFAULT 1000000)
         emails bigint, due bigint, recent bigint, parked bigint,
         oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
         oldest_lease timestamptz)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
     SET enable_seqscan = on SET jit = off
 AS $$
 #variable_conflict use_column
@@ -3503,7 +4160,7 @@ BEGIN
                max(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at > v_now) AS last_due,
                min(o.leased_at) AS oldest_lease
         FROM (
-            (SELECT 'pending' AS status, q.template_type, q.retries::int AS retries, q.route::text AS route,
+            (SELECT 'pending' AS status, q.template_type::text, q.retries::int AS retries, q.route::text AS route,
                     q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
                     NULL::timestamptz AS leased_at
              FROM public.email_queue q WHERE q.ready LIMIT p_most)
@@ -3531,7 +4188,7 @@ COMMENT ON FUNCTION mailgres.count_open(int) IS
 -- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
 -- there are none yet (its row was never valid), fewer are counted the next time.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     c_most   constant int := CASE
@@ -3816,7 +4473,7 @@ COMMENT ON FUNCTION mailgres.fold_tries(int) IS
     'Adds deltas of what was done; returns how many were added.';
 
 CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- One at a time: two folders would take the same rollup rows in other orders.
@@ -3833,7 +4490,7 @@ COMMENT ON FUNCTION mailgres.fold(int) IS
 -- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
 -- minutes after a week and a day.
 CREATE FUNCTION mailgres.trim_rollups(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_hour    constant timestamptz := (SELECT mailgres.now() - s.counts_ttl FROM mailgres.settings s);
@@ -3876,7 +4533,7 @@ COMMENT ON FUNCTION mailgres.trim_rollups(int) IS
 -- every call compile for a second.
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -3944,7 +4601,7 @@ COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
     'Takes emails out of the queue with all that hangs on them; returns how many.';
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -3979,11 +4636,15 @@ COMMENT ON FUNCTION mailgres.purge_archive(int) IS
 -- between is too young.
 
 CREATE TABLE mailgres.retention_walk (
-    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    after_id  uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
+    only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    after_id    uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    logs_after  uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.retention_walk IS 'The id up to which retention has looked in this round.';
+
+COMMENT ON COLUMN mailgres.retention_walk.logs_after IS
+    'The email up to which its logs were looked at, for emails that somebody deleted.';
 
 INSERT INTO mailgres.retention_walk DEFAULT VALUES;
 
@@ -3995,8 +4656,61 @@ RETURN rpad(lpad(to_hex(
 COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
     'No time-ordered uuid given at this time or later is smaller than this one.';
 
+-- Somebody deletes emails by hand, and their logs stay: there is no foreign key, which every
+-- try would have to check. Among ids as old as the retention hardly an email is left, so what
+-- is found there is mostly such logs; those of the few emails that have to stay are passed,
+-- and the walk remembers where it is. It goes along the primary key of the logs, from one
+-- email to the next. (Attachments went by a foreign key; a death is taken by its janitor.)
+CREATE FUNCTION mailgres.remove_orphans(p_limit int, p_before timestamptz, p_old uuid, p_future uuid)
+    RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
+    c_last    constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    v_after   uuid := (SELECT w.logs_after FROM mailgres.retention_walk w);
+    v_begun   constant uuid := v_after;
+    v_end     uuid;
+    v_id      uuid;
+    v_ids     uuid[] := '{}';
+BEGIN
+    IF v_after >= p_old THEN
+        v_after := greatest(v_after, p_future);
+    END IF;
+    v_end := CASE WHEN v_after < p_old THEN p_old ELSE c_last END;
+    FOR v_look IN 1 .. p_limit LOOP
+        SELECT l.queue_id INTO v_id FROM public.email_logs l
+        WHERE l.queue_id > v_after AND l.queue_id < v_end ORDER BY l.queue_id LIMIT 1;
+        IF NOT FOUND THEN
+            v_after := CASE WHEN v_end = p_old THEN p_future ELSE c_first END;
+            EXIT;
+        END IF;
+        v_after := v_id;
+        IF NOT EXISTS (SELECT FROM public.email_queue q WHERE q.id = v_id)
+           AND p_before > (SELECT max(l.at) FROM public.email_logs l WHERE l.queue_id = v_id) THEN
+            v_ids := v_ids || v_id;
+        END IF;
+    END LOOP;
+    IF v_after <> v_begun THEN  -- an empty round writes nothing
+        UPDATE mailgres.retention_walk w SET logs_after = v_after;
+    END IF;
+    IF cardinality(v_ids) > 0 THEN
+        PERFORM mailgres.remove(v_ids);
+    END IF;
+    DELETE FROM mailgres.captured c
+    WHERE c.captured_at < p_before AND c.queue_id = ANY (ARRAY(
+        SELECT x.queue_id FROM (
+            SELECT k.queue_id FROM mailgres.captured k WHERE k.queue_id < p_old ORDER BY k.queue_id LIMIT p_limit) x
+        WHERE NOT EXISTS (SELECT FROM public.email_queue q WHERE q.id = x.queue_id)));
+    RETURN cardinality(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.remove_orphans(int, timestamptz, uuid, uuid) IS
+    'Removes what is left of emails that somebody deleted, when their time is over; returns how many emails.';
+
 CREATE FUNCTION mailgres.retain(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -4051,7 +4765,8 @@ BEGIN
         WHEN v_end = v_old THEN v_future
         ELSE c_first
     END;
-    RETURN CASE WHEN cardinality(v_ids) > 0 THEN mailgres.remove(v_ids) ELSE 0 END;
+    RETURN CASE WHEN cardinality(v_ids) > 0 THEN mailgres.remove(v_ids) ELSE 0 END
+        + mailgres.remove_orphans(p_limit, v_before, v_old, v_future);
 END
 $$;
 
@@ -4063,22 +4778,38 @@ COMMENT ON FUNCTION mailgres.retain(int) IS
 -- Workers say that they live. Who has not been heard of for a day is forgotten, and so is
 -- a sleeper that ought to have woken long ago, because every enqueue reads the sleepers.
 
-CREATE FUNCTION mailgres.heartbeat(p_worker text, p_version text DEFAULT '', p_details jsonb DEFAULT '{}') RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+CREATE FUNCTION mailgres.heartbeat(
+    p_worker text, p_version text DEFAULT '', p_details jsonb DEFAULT '{}', p_providers text[] DEFAULT NULL,
+    p_on_demand boolean DEFAULT false
+) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    INSERT INTO mailgres.workers AS w (worker, version, details)
-    VALUES (p_worker, coalesce(p_version, ''), coalesce(p_details, '{}'))
+    INSERT INTO mailgres.workers AS w (worker, version, details, providers, on_demand)
+    VALUES (p_worker, coalesce(p_version, ''), coalesce(p_details, '{}'), p_providers, coalesce(p_on_demand, false))
     ON CONFLICT (worker) DO UPDATE
-        SET seen_at = mailgres.now(), version = excluded.version, details = excluded.details;
+        SET seen_at = mailgres.now(), version = excluded.version, details = excluded.details,
+            providers = excluded.providers, on_demand = excluded.on_demand, stopped_at = NULL,
+            started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE mailgres.now() END;
     RETURN 1;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heartbeat(text, text, jsonb) IS 'A worker lives; returns 1.';
+COMMENT ON FUNCTION mailgres.heartbeat(text, text, jsonb, text[], boolean) IS
+    'A worker is alive and has these providers; returns 1.';
+
+CREATE FUNCTION mailgres.sign_off(p_worker text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE mailgres.workers w SET stopped_at = mailgres.now() WHERE w.worker = p_worker AND w.stopped_at IS NULL;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.sign_off(text) IS 'A worker stops and is not counted as alive any more.';
 
 CREATE FUNCTION mailgres.forget_workers(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_workers   int;
@@ -4088,9 +4819,12 @@ BEGIN
     WHERE w.worker = ANY (ARRAY(
         SELECT x.worker FROM mailgres.workers x
         WHERE x.seen_at <= mailgres.now() - interval '1 day'
+           -- cron starts one every few minutes, each with a name of its own
+           OR x.on_demand AND x.seen_at <= mailgres.now() - interval '1 hour'
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_workers = ROW_COUNT;
+    DELETE FROM mailgres.janitor_failures f WHERE f.failed_at <= mailgres.now() - interval '1 day';
 
     -- The real time, as whoever fell asleep wrote it.
     DELETE FROM mailgres.sleepers s
@@ -4107,6 +4841,74 @@ $$;
 COMMENT ON FUNCTION mailgres.forget_workers(int) IS
     'Removes workers not seen for a day and sleepers that never woke; returns how many.';
 
+-- A worker counts for a minute after it was last seen, so that a restart goes unnoticed;
+-- one that works on demand for a quarter of an hour, because cron calls it now and then. If
+-- there is none at all, no provider is missing: the alert no_processor is about that. A
+-- worker of a version that does not say which providers it has may have any.
+CREATE FUNCTION mailgres.missing_providers()
+    RETURNS TABLE (provider text, routes text[], since timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH seen AS MATERIALIZED (
+        SELECT w.providers, w.started_at, w.seen_at,
+               w.seen_at > mailgres.now()
+                   - CASE WHEN w.on_demand THEN interval '15 minutes' ELSE interval '1 minute' END AS live
+        FROM mailgres.workers w
+    )
+    SELECT rp.provider, array_agg(rp.route ORDER BY rp.route),
+           coalesce((SELECT max(s.seen_at) FROM seen s WHERE rp.provider = ANY (s.providers)),
+                    (SELECT min(s.started_at) FROM seen s WHERE s.live))
+    FROM mailgres.route_providers rp
+    JOIN mailgres.providers p ON p.name = rp.provider AND p.enabled
+    WHERE EXISTS (SELECT FROM seen s WHERE s.live)
+      AND NOT EXISTS (
+          SELECT FROM seen s WHERE s.live AND (s.providers IS NULL OR rp.provider = ANY (s.providers)))
+    GROUP BY rp.provider
+    ORDER BY rp.provider
+$$;
+
+COMMENT ON FUNCTION mailgres.missing_providers() IS
+    'Providers that routes lead to and no live worker has, with these routes, and since when.';
+
+-- ---- sql/30_engine/93_janitor_failures.sql
+
+-- A janitor that keeps failing harms nobody at once: counts stand still, dead workers' emails
+-- do not come back. So each failure in a row is counted until a run of the same worker
+-- succeeds, for an alert and for `mailgres doctor`.
+
+CREATE FUNCTION mailgres.note_janitor(p_janitor text, p_worker text, p_error text, p_every interval) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_error IS NULL THEN
+        DELETE FROM mailgres.janitor_failures f WHERE f.janitor = p_janitor AND f.worker = p_worker;
+        RETURN;
+    END IF;
+    INSERT INTO mailgres.janitor_failures AS f (janitor, worker, run_every, error)
+    VALUES (left(p_janitor, 200), left(p_worker, 200), p_every, left(p_error, 500))
+    ON CONFLICT (janitor, worker) DO UPDATE
+        SET failures = f.failures + 1, failed_at = excluded.failed_at, run_every = excluded.run_every,
+            error = excluded.error;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.note_janitor(text, text, text, interval) IS
+    'Counts a failed run of a janitor; without an error: forgets those before, as a run succeeded.';
+
+-- An alert for each janitor, whichever worker it fails for.
+CREATE FUNCTION mailgres.failing_janitors()
+    RETURNS TABLE (janitor text, worker text, failures int, since timestamptz, error text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT DISTINCT ON (f.janitor) f.janitor, f.worker, f.failures, f.since, f.error
+    FROM mailgres.janitor_failures f
+    WHERE f.failed_at > mailgres.now() - (3 * f.run_every + interval '5 minutes')
+    ORDER BY f.janitor, f.failures DESC, f.worker
+$$;
+
+COMMENT ON FUNCTION mailgres.failing_janitors() IS
+    'Janitors that fail at the moment: the worker with the most failures in a row, and its last error.';
+
 -- ---- sql/30_engine/94_take_deaths.sql
 
 -- Whoever takes a death writes it into the log of its process, as JobFailed: the worker that
@@ -4116,7 +4918,7 @@ COMMENT ON FUNCTION mailgres.forget_workers(int) IS
 CREATE FUNCTION mailgres.take_deaths(
     p_limit int DEFAULT 1000, p_ids uuid[] DEFAULT NULL, OUT handled int, OUT told jsonb
 )
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
     WITH taken AS (
@@ -4225,7 +5027,7 @@ COMMENT ON FUNCTION mailgres.all_dead_until() IS
 CREATE FUNCTION mailgres.tell(
     p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -4275,7 +5077,7 @@ COMMENT ON FUNCTION mailgres.tell(int, text) IS
 -- missing, text may not, because every email has a text part.
 
 CREATE FUNCTION mailgres.template_contents(p_template_type text, p_version int) RETURNS jsonb
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (
     SELECT jsonb_object_agg(v.locale, jsonb_build_object(
         'subject', v.subject, 'html', v.html, 'text', v.text, 'default', v.is_default))
@@ -4310,7 +5112,7 @@ BEGIN
             WHEN jsonb_path_exists(e.value, '$.* ? (@.type() != "string" && @.type() != "null")')
                 THEN 'has a part that is not a string'
             WHEN mailgres.clean_source(e.value ->> 'subject') IS NULL THEN 'has no subject'
-            WHEN mailgres.clean_source(e.value ->> 'subject') ~ '[\n\r]' THEN 'has a subject of several lines'
+            WHEN mailgres.clean_source(e.value ->> 'subject') ~ E'[\n\r]' THEN 'has a subject of several lines'
             WHEN mailgres.clean_source(e.value ->> 'text') IS NULL THEN 'has no text'
             WHEN octet_length(e.value ->> 'subject') > 4096 OR octet_length(e.value ->> 'html') > 524288
                  OR octet_length(e.value ->> 'text') > 524288 THEN 'is too long'
@@ -4402,7 +5204,7 @@ CREATE FUNCTION mailgres.push_template(
     p_settings jsonb DEFAULT '{}',
     p_default_locale text DEFAULT NULL
 ) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_fault     text := mailgres.fault_of_contents(p_contents);
@@ -4454,7 +5256,7 @@ COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
     'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those the template has.';
 
 CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE public.email_templates t SET retired_at = mailgres.now(), updated_at = mailgres.now()
@@ -4527,7 +5329,7 @@ COMMENT ON FUNCTION mailgres.lock_notices() IS 'What the operators were told, lo
 
 -- News that are an hour old are none. Who takes some has a minute to tell them.
 CREATE FUNCTION mailgres.take_news(p_webhook text, OUT handled int, OUT news jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_old int;
@@ -4556,7 +5358,7 @@ COMMENT ON FUNCTION mailgres.take_news(text) IS
     'Takes news for the webhook with that digest, unless it is switched off.';
 
 CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_news bigint DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     c_most      constant int := 10;
@@ -4587,7 +5389,7 @@ COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, bigint) IS
     'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
 
 CREATE FUNCTION mailgres.reset_webhook() RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE mailgres.notices n SET webhook_failures = 0, webhook_off_since = NULL
@@ -4854,6 +5656,9 @@ BEGIN
                         NULL::timestamptz
     FROM mailgres.providers p WHERE p.circuit <> 'closed' AND p.enabled;
 
+    RETURN QUERY SELECT 'provider_missing', m.provider, mailgres.minutes(m.since), NULL::bigint, m.since
+    FROM mailgres.missing_providers() m;
+
     RETURN QUERY SELECT r.name, s.provider, greatest(
         100.0 * s.used_today / nullif(s.daily_quota, 0), 100.0 * s.used_this_month / nullif(s.monthly_quota, 0)
         )::double precision, NULL::bigint, NULL::timestamptz
@@ -4862,10 +5667,13 @@ BEGIN
 
     RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
     FROM mailgres.notices n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+
+    RETURN QUERY SELECT 'janitor_failing', j.janitor, j.failures::double precision, NULL::bigint, j.since
+    FROM mailgres.failing_janitors() j;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers and the webhook.';
+COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook and janitors.';
 
 -- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
 -- has pg_read_all_stats, or owns the database as a superuser.
@@ -4917,7 +5725,7 @@ CREATE FUNCTION mailgres.alerts_now()
     RETURNS TABLE (
         rule text, subject text, severity text, figure numeric, threshold numeric, unit text,
         since timestamptz, means text, runbook text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -5030,7 +5838,7 @@ RETURN EXISTS (
 COMMENT ON FUNCTION mailgres.is_worth_mail(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
 
 CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT told jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_notices  mailgres.notices := mailgres.lock_notices();
@@ -5075,7 +5883,7 @@ COMMENT ON FUNCTION mailgres.check_alerts(text) IS
 -- seen before keeps its first message.
 
 CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO mailgres.captured (key, queue_id, message)
@@ -5091,55 +5899,108 @@ COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider c
 
 -- A worker says at its start which providers it has, in the order of preference:
 -- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
--- The default route leads along them, but for those with a route of their own, of the
--- same name: accounts of some tenants. What operators set about a provider (paused,
--- disabled) or such a route stays.
+-- They are registered, and those with a route of their own get it, by the same name:
+-- accounts of some tenants. The default route and the rate limits are everybody's. The
+-- first worker sets them, if the route is still as the migration made it; after that
+-- only commands do, and the worker learns what differs from what it was given.
 
-CREATE FUNCTION mailgres.use_providers(p_providers jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+CREATE FUNCTION mailgres.register_providers(p_providers jsonb) RETURNS text[]
+    LANGUAGE sql
+AS $$
+    WITH given AS (
+        SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false) AS fixed_batches
+        FROM jsonb_to_recordset(p_providers)
+            AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+    ), registered AS (
+        INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+        SELECT g.* FROM given g
+        -- a restart with the same settings writes nothing
+        WHERE NOT EXISTS (
+            SELECT FROM mailgres.providers k
+            WHERE (k.name, k.kind, k.idempotent, k.batch_size, k.fixed_batches)
+                  = (g.name, g.kind, g.idempotent, g.batch_size, g.fixed_batches))
+        ORDER BY g.name
+        ON CONFLICT (name) DO UPDATE
+            SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
+                fixed_batches = excluded.fixed_batches
+        RETURNING p.name, p.xmax = 0 AS is_new
+    )
+    SELECT coalesce(array_agg(r.name) FILTER (WHERE r.is_new), '{}') FROM registered r
+$$;
+
+COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
+    'Registers providers; returns the names of those that were not known.';
+
+CREATE FUNCTION mailgres.providers_of(p_route text) RETURNS text[]
+    LANGUAGE sql STABLE
+RETURN ARRAY(SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = p_route ORDER BY rp.position);
+
+COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in the order of preference.';
+
+CREATE FUNCTION mailgres.set_initial_route(p_providers text[]) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    -- Without a lock first: it is not initial any more when the second worker starts.
+    IF NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = 'default' AND r.initial) THEN
+        RETURN false;
+    END IF;
+    -- One at a time: workers of a fleet start together.
+    PERFORM FROM mailgres.routes r WHERE r.route = 'default' AND r.initial FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE mailgres.routes r SET initial = false WHERE r.route = 'default';
+    IF mailgres.providers_of('default') <> '{capture}' THEN
+        RETURN false;  -- somebody set it by hand
+    END IF;
+    DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
+    INSERT INTO mailgres.route_providers (route, position, provider)
+    SELECT 'default', x.ordinality, x.name FROM unnest(p_providers) WITH ORDINALITY x(name);
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_initial_route(text[]) IS
+    'Sets the default route if it is still as the migration made it; returns whether it was.';
+
+CREATE FUNCTION mailgres.use_providers(
+    p_providers jsonb,
+    OUT was_initial boolean, OUT wanted text[], OUT actual text[], OUT other_limits jsonb
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_names text[];
+    v_new  constant text[] := mailgres.register_providers(p_providers);
 BEGIN
-    INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
-    SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false)
-    FROM jsonb_to_recordset(p_providers)
-        AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
-    ORDER BY x.name
-    ON CONFLICT (name) DO UPDATE
-        SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
-            fixed_batches = excluded.fixed_batches
-        WHERE (p.kind, p.idempotent, p.batch_size, p.fixed_batches)
-              IS DISTINCT FROM (excluded.kind, excluded.idempotent, excluded.batch_size, excluded.fixed_batches);
-    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
-    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
-    WHERE x.emails_per_second IS NOT NULL;
-
     WITH fresh AS (
         INSERT INTO mailgres.routes (route, description)
         SELECT x.name, 'The account of this name.'
-        FROM jsonb_to_recordset(p_providers) AS x(name text, own_route boolean) WHERE x.own_route ORDER BY x.name
+        FROM jsonb_to_recordset(p_providers) AS x(name text, own_route boolean)
+        WHERE x.own_route AND NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = x.name)
+        ORDER BY x.name
         ON CONFLICT DO NOTHING RETURNING route
     )
     INSERT INTO mailgres.route_providers (route, position, provider) SELECT f.route, 1, f.route FROM fresh f;
 
-    -- One at a time, and only if it changes: workers of a fleet start together.
-    PERFORM FROM mailgres.routes r WHERE r.route = 'default' FOR UPDATE;
-    v_names := ARRAY(
+    wanted := ARRAY(
         SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x
         WHERE NOT coalesce((x.value ->> 'own_route')::boolean, false) ORDER BY x.ordinality);
-    IF v_names IS DISTINCT FROM ARRAY(
-        SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = 'default' ORDER BY rp.position)
-    THEN
-        DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
-        INSERT INTO mailgres.route_providers (route, position, provider)
-        SELECT 'default', x.ordinality, x.name FROM unnest(v_names) WITH ORDINALITY x(name);
-    END IF;
+    was_initial := mailgres.set_initial_route(wanted);
+    actual := mailgres.providers_of('default');
+
+    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    WHERE x.emails_per_second IS NOT NULL AND (was_initial OR x.name = ANY (v_new));
+    SELECT coalesce(jsonb_object_agg(x.name, b.per_second), '{}') INTO other_limits
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    LEFT JOIN mailgres.buckets b ON b.name = 'emails:' || x.name
+    WHERE x.emails_per_second IS NOT NULL AND b.per_second IS DISTINCT FROM x.emails_per_second;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
-    'Registers the providers of a worker and leads the default route along them.';
+    'Registers the providers of a worker; sets the default route if it is as the migration made it, and says how it is.';
 
 -- ---- sql/30_engine/99_alert_rules.sql
 
@@ -5165,7 +6026,7 @@ CREATE FUNCTION mailgres.set_alert_rule(
     p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
     p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
 ) RETURNS mailgres.alert_rules
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_rule mailgres.alert_rules;
@@ -5303,7 +6164,7 @@ COMMENT ON FUNCTION mailgres.out_at(mailgres.providers, bigint, timestamptz) IS
 CREATE FUNCTION mailgres.eta()
     RETURNS TABLE (
         route text, emails bigint, later bigint, provider text, starts timestamptz, at timestamptz, why text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -5513,7 +6374,7 @@ CREATE FUNCTION mailgres.find_emails(
     p_limit int DEFAULT 100,
     p_sort text DEFAULT 'newest'
 ) RETURNS SETOF uuid
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
     v_filter constant mailgres.filter := mailgres.read_filter(p_filter);
@@ -5543,7 +6404,7 @@ COMMENT ON FUNCTION mailgres.find_emails(jsonb, uuid, int, text) IS
     'The ids of the emails that a filter leaves, newest (or oldest) first; the next page comes after the last of them.';
 
 CREATE FUNCTION mailgres.count_emails(p_filter jsonb DEFAULT '{}', p_most int DEFAULT NULL) RETURNS bigint
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
     v_filter constant mailgres.filter := mailgres.read_filter(p_filter);
@@ -5585,7 +6446,7 @@ COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refu
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- The provider before its usage, as finish locks them. A claim that has the bucket does
@@ -5612,26 +6473,46 @@ $$;
 COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
     'Keeps what a provider said of its own limits, for all workers.';
 
--- Emails that were told to wait for a limit of a provider wait until then, also when an
--- operator knows better: a larger plan was bought, the fault was theirs.
-CREATE FUNCTION mailgres.free_waiting(p_provider mailgres.providers) RETURNS void
+-- Emails that wait because of a provider wait until their time, also when an operator knows
+-- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
+-- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
+-- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
+CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_now   constant timestamptz := mailgres.now();
+    v_ids   uuid[];
 BEGIN
-    UPDATE public.email_queue q SET next_retry_at = mailgres.now()
-    WHERE q.status = 'pending' AND NOT q.ready
-      AND q.due_at > mailgres.now() AND q.due_at <= p_provider.waits_until
-      AND q.provider = p_provider.name AND q.error_class IN ('rate', 'quota');
+    v_ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
+          AND (q.error_class IN ('rate', 'quota')
+               -- tried whether the provider is back, and waits longer than its policy says
+               OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
+                  AND q.error_class IN ('transient', 'ambiguous')));
+    IF NOT p_limits_only THEN
+        v_ids := v_ids || ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE (q.uncertain_since IS NOT NULL OR q.parked_since IS NOT NULL AND q.status = 'pending')
+              AND q.status = 'pending' AND NOT q.ready AND q.provider = p.name);
+    END IF;
+    v_ids := mailgres.with_whole_batches(ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
+          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
+        ORDER BY q.id FOR UPDATE SKIP LOCKED));
+    UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.free_waiting(mailgres.providers) IS
-    'Lets emails go at once that wait for a limit of a provider.';
+COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
+    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
 
 CREATE FUNCTION mailgres.limit_provider(
     p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_provider mailgres.providers := mailgres.known_provider(p_name);
@@ -5643,7 +6524,7 @@ BEGIN
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
     -- What was waited for may no longer hold.
     IF v_provider.waits_for = 'quota' THEN
-        PERFORM mailgres.free_waiting(v_provider);
+        PERFORM mailgres.release_waiting(v_provider, true);
     END IF;
     UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
     WHERE p.name = p_name AND p.waits_for = 'quota';
@@ -5656,7 +6537,7 @@ COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
     'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
 
 CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
@@ -5672,7 +6553,7 @@ COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
 CREATE FUNCTION mailgres.pause_provider(
     p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
@@ -5690,7 +6571,7 @@ COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
     'Claims nothing for a provider until then; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
@@ -5703,12 +6584,12 @@ $$;
 COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
 
 CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_provider mailgres.providers := mailgres.known_provider(p_name);
 BEGIN
-    PERFORM mailgres.free_waiting(v_provider);
+    PERFORM mailgres.release_waiting(v_provider, false);
     UPDATE mailgres.providers p
     SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
     WHERE p.name = p_name;
@@ -5722,11 +6603,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reset_provider(text) IS
-    'Forgets failures and waits of a provider, and closes its circuit.';
+    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
 
 CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
     RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
@@ -5736,7 +6617,7 @@ BEGIN
     PERFORM mailgres.known_provider(x.name)
     FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
-    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
+    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
     INSERT INTO mailgres.route_providers (route, position, provider)
     SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
@@ -5753,7 +6634,7 @@ COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
 -- What operators set about tenants, retry policies and suppressed addresses.
 
 CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.set_tenant(p_tenant, '{}');
@@ -5766,7 +6647,7 @@ COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
     'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE mailgres.tenants t SET paused_at = NULL, pause_reason = NULL
@@ -5782,7 +6663,7 @@ $$;
 COMMENT ON FUNCTION mailgres.resume_tenant(text) IS 'Ends the pause of a tenant; false if it was not paused.';
 
 CREATE FUNCTION mailgres.weigh_tenant(p_tenant text, p_weight int) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_weight IS NULL OR p_weight NOT BETWEEN 1 AND 100 THEN
@@ -5801,7 +6682,7 @@ CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
     tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
     route text, contact_email text, sent bigint, failed bigint, cancelled bigint
 )
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH settled AS (
         SELECT x.tenant_id,
@@ -5846,7 +6727,7 @@ COMMENT ON FUNCTION mailgres.tenant_states(int) IS
 -- p_settings: what is to change, the columns of retry_policies; what is not named stays,
 -- and steps and base take each other's place.
 CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_policy  mailgres.retry_policies;
@@ -5886,18 +6767,19 @@ COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, o
 -- its place from 1, whether it is new, was known or is not valid; those that are not are
 -- not written, and the caller decides about the rest.
 CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN QUERY
     WITH given AS MATERIALIZED (
-        SELECT e.place, lower(e.entry ->> 'recipient_email') AS address,
+        SELECT e.place, e.entry ->> 'recipient_email' AS given,
+               mailgres.canonical_address(e.entry ->> 'recipient_email') AS address,
                coalesce(nullif(e.entry ->> 'tenant_id', ''), '*') AS tenant,
                coalesce(nullif(e.entry ->> 'reason', ''), 'manual') AS reason, nullif(e.entry ->> 'detail', '') AS detail
         FROM jsonb_array_elements(p_entries) WITH ORDINALITY e(entry, place)
     ), checked AS MATERIALIZED (
         SELECT g.*, CASE
-            WHEN mailgres.is_address(g.address) IS NOT TRUE THEN 'address'
+            WHEN mailgres.is_address(g.given) IS NOT TRUE THEN 'address'
             WHEN g.reason NOT IN ('bounced', 'complained', 'unsubscribed', 'manual') THEN 'reason'
             WHEN length(g.tenant) > 200 THEN 'tenant'
             WHEN length(g.detail) > 1000 THEN 'detail' END AS fault
@@ -5922,16 +6804,20 @@ COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
     'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
 
 CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
-    LANGUAGE sql SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    DELETE FROM public.email_suppressions s
-    WHERE s.recipient_email IN (SELECT lower(a) FROM unnest(p_addresses) a)
-      AND s.tenant_id = coalesce(p_tenant, '*')
-    RETURNING s.recipient_email
+    WITH removed AS (
+        DELETE FROM public.email_suppressions s
+        WHERE s.recipient_email IN (SELECT mailgres.canonical_address(a) FROM unnest(p_addresses) a)
+          AND s.tenant_id = coalesce(p_tenant, '*')
+        RETURNING s.recipient_email
+    )
+    SELECT a FROM unnest(p_addresses) a
+    WHERE mailgres.canonical_address(a) IN (SELECT r.recipient_email FROM removed r)
 $$;
 
 COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
-    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those that were suppressed.';
+    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';
 
 -- ---- sql/30_engine/99_routes.sql
 
@@ -5955,7 +6841,7 @@ $$;
 COMMENT ON FUNCTION mailgres.known_route(text) IS 'The route, locked; refuses an unknown name.';
 
 CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_route(p_route);
@@ -5967,7 +6853,7 @@ COMMENT ON FUNCTION mailgres.pause_route(text) IS
     'Claims nothing for a route until it is resumed; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_route(p_route);
@@ -5981,7 +6867,7 @@ COMMENT ON FUNCTION mailgres.resume_route(text) IS 'Ends the pause of a route.';
 -- p_settings: an object with what is to change, `route` or `contact_email`; null takes
 -- it away.
 CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_route    constant text := p_settings ->> 'route';
@@ -6008,20 +6894,156 @@ $$;
 COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
     'Sets the route or the contact of a tenant; what is not named stays.';
 
--- ---- sql/30_engine/99_set_defaults.sql
+-- ---- sql/30_engine/99_senders.sql
 
-CREATE FUNCTION mailgres.set_defaults(p_retry_policy text, p_expires_after interval) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+-- What operators set about senders and producers: docs/senders.md.
+
+CREATE FUNCTION mailgres.known_sender(p_sender text) RETURNS text
+    LANGUAGE plpgsql
 AS $$
+DECLARE
+    -- a domain is what an address has behind the @
+    v_address constant text := CASE WHEN p_sender LIKE '%@%' THEN p_sender
+                                    ELSE 'x@' || CASE WHEN p_sender LIKE '*.%' THEN substr(p_sender, 3)
+                                                      ELSE p_sender END END;
 BEGIN
-    UPDATE mailgres.settings s
-    SET retry_policy = p_retry_policy, expires_after = p_expires_after
-    WHERE (s.retry_policy, s.expires_after) IS DISTINCT FROM (p_retry_policy, p_expires_after);
+    IF mailgres.is_address(v_address) IS NOT TRUE THEN
+        PERFORM mailgres.refuse('MG075', 'the sender is neither a domain nor an address',
+            'Give a domain such as example.com, *.example.com for all its subdomains, or one plain address.');
+    END IF;
+    RETURN CASE WHEN p_sender LIKE '%@%' THEN mailgres.canonical_address(p_sender)
+                WHEN p_sender LIKE '*.%' THEN '*.' || mailgres.canonical_address(substr(p_sender, 3))
+                ELSE mailgres.canonical_address(p_sender) END;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.set_defaults(text, interval) IS
-    'What holds for emails that do not say otherwise: a profile of the worker chooses it.';
+COMMENT ON FUNCTION mailgres.known_sender(text) IS
+    'A domain or an address as the list of senders has it; refuses anything else.';
+
+CREATE FUNCTION mailgres.allow_sender(p_tenant text, p_sender text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; * means the list of tenants without one.');
+    END IF;
+    INSERT INTO mailgres.senders (tenant_id, sender) VALUES (p_tenant, mailgres.known_sender(p_sender))
+    ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.allow_sender(text, text) IS
+    'Lets the emails of a tenant (* for those without a list) have senders of a domain, or one address; false if it was allowed before.';
+
+CREATE FUNCTION mailgres.disallow_sender(p_tenant text, p_sender text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM mailgres.senders s
+    WHERE s.tenant_id = p_tenant AND s.sender = mailgres.known_sender(p_sender);
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.disallow_sender(text, text) IS
+    'Takes a domain or an address off the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
+
+CREATE FUNCTION mailgres.bind_producer(p_role text, p_tenant text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = p_role) THEN
+        PERFORM mailgres.refuse('MG076', format('there is no role %L', p_role),
+            'Give the name of a role as pg_roles has it: the one that logs in, or the one that sessions switch to.');
+    END IF;
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 OR p_tenant = '*' THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; a role is bound to one.');
+    END IF;
+    INSERT INTO mailgres.producers AS b (role_name, tenant_id) VALUES (p_role, p_tenant)
+    ON CONFLICT (role_name) DO UPDATE SET tenant_id = excluded.tenant_id, bound_at = excluded.bound_at
+    WHERE b.tenant_id <> excluded.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.bind_producer(text, text) IS
+    'Lets a role enqueue for one tenant only. It holds for that role, not for its members.';
+
+CREATE FUNCTION mailgres.unbind_producer(p_role text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM mailgres.producers b WHERE b.role_name = p_role;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.unbind_producer(text) IS
+    'Lets a role enqueue for any tenant again; false if it was not bound.';
+
+-- ---- sql/30_engine/99_set_defaults.sql
+
+-- What holds for emails that do not say otherwise. A worker may be given other defaults
+-- than the queue has: the first one sets them, after that only a command does.
+
+CREATE FUNCTION mailgres.known_policy(p_name text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM mailgres.retry_policies p WHERE p.name = p_name) THEN
+        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', left(p_name, 100)),
+            format('Known policies: %s.',
+                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.known_policy(text) IS 'Refuses an unknown name.';
+
+CREATE FUNCTION mailgres.use_defaults(
+    p_retry_policy text, p_expires_after interval,
+    OUT was_initial boolean, OUT retry_policy text, OUT expires_after interval
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.known_policy(p_retry_policy);
+    was_initial := false;
+    IF EXISTS (SELECT FROM mailgres.settings s WHERE s.initial) THEN
+        UPDATE mailgres.settings s
+        SET initial = false, retry_policy = p_retry_policy, expires_after = p_expires_after
+        WHERE s.initial AND s.retry_policy = 'stepped' AND s.expires_after IS NULL;
+        was_initial := FOUND;
+    END IF;
+    SELECT s.retry_policy, s.expires_after INTO retry_policy, expires_after FROM mailgres.settings s;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.use_defaults(text, interval) IS
+    'A worker''s defaults: set if they are as the migration made them; returns what holds.';
+
+-- p_settings: an object with what is to change, `retry_policy` or `expires_after`; what is
+-- not named stays, and a null lets emails never expire.
+CREATE FUNCTION mailgres.set_defaults(p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_settings ? 'retry_policy' THEN
+        PERFORM mailgres.known_policy(p_settings ->> 'retry_policy');
+    END IF;
+    IF (p_settings ->> 'expires_after')::interval <= '0' THEN
+        PERFORM mailgres.refuse('MG074', 'emails expire after a time above zero', 'Give none to keep them for ever.');
+    END IF;
+    UPDATE mailgres.settings s
+    SET initial = false,
+        retry_policy = coalesce(p_settings ->> 'retry_policy', s.retry_policy),
+        expires_after = CASE WHEN p_settings ? 'expires_after' THEN (p_settings ->> 'expires_after')::interval
+                             ELSE s.expires_after END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_defaults(jsonb) IS
+    'Sets the retry policy or the expiry of emails that do not say otherwise.';
 
 -- ---- sql/30_engine/99_states.sql
 
@@ -6051,7 +7073,7 @@ CREATE FUNCTION mailgres.provider_states()
         used_this_month int,
         monthly_quota   int,
         routes          text[])
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
            p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
@@ -6080,7 +7102,7 @@ COMMENT ON FUNCTION mailgres.provider_states() IS
 
 CREATE FUNCTION mailgres.route_states()
     RETURNS TABLE (route text, paused boolean, providers text[], open text[], tenants bigint, description text)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT r.route, r.paused,
            coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE p.name IS NOT NULL), '{}'),
@@ -6099,7 +7121,8 @@ COMMENT ON FUNCTION mailgres.route_states() IS
 -- ---- sql/40_api/10_request.sql
 
 -- What enqueue_email and enqueue_emails have in common: a request, and what is
--- wrong with it. The fields are the arguments of enqueue_email without `p_`.
+-- wrong with it. The fields are the arguments of enqueue_email without `p_`. What a
+-- column takes, whoever writes it, is in 20_tables/55_fields.sql.
 
 CREATE TYPE mailgres.request AS (
     user_id          uuid,
@@ -6126,64 +7149,13 @@ CREATE TYPE mailgres.request AS (
     tags             jsonb,
     cc               text[],
     bcc              text[],
-    attachments      jsonb
+    attachments      jsonb,
+    also_to          text[]
 );
-
--- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
--- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
--- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
--- address literals and display names are not. The classes are written as what is
--- excluded, because what counts as a letter would depend on the collation. U+2028 and
--- U+2029 are line breaks to some programs.
-CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN octet_length(p_address) <= 254
-    AND strpos(p_address, '@') <= 65
-    AND p_address ~ (
-        '^[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+(?:\.[^\x01-\x20\x7f-\xa0\u2028\u2029"(),.:;<>@\[\\\]]+)*'
-        || '@(?:[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?\.)+'
-        || '[^\x01-\x40\x5b-\x60\x7b-\xa0\u2028\u2029](?:[^\x01-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029]*[^\x01-\x2f\x3a-\x40\x5b-\x60\x7b-\xa0\u2028\u2029])?$');
-
-COMMENT ON FUNCTION mailgres.is_address(text) IS 'Whether a text is one plain email address.';
-
--- A sender may carry a display name: Example <mail@example.com>.
-CREATE FUNCTION mailgres.is_sender(p_sender text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 320
-    AND mailgres.is_address(coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender));
-
-COMMENT ON FUNCTION mailgres.is_sender(text) IS
-    'Whether a text is an address, with or without a display name.';
-
-CREATE FUNCTION mailgres.are_addresses(p_addresses text[]) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN cardinality(p_addresses) <= 50
-    AND NOT EXISTS (SELECT FROM unnest(p_addresses) a WHERE mailgres.is_address(a) IS NOT TRUE);
-
--- Header names that mailgres or the provider sets itself must not be given.
-CREATE FUNCTION mailgres.are_headers(p_headers jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN jsonb_typeof(p_headers) = 'object' AND NOT EXISTS (
-    SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(p_headers) = 'object' THEN p_headers END) h
-    WHERE h.key !~ '^[A-Za-z0-9-]{1,76}$'
-       OR lower(h.key) IN ('from', 'to', 'cc', 'bcc', 'subject', 'date', 'message-id', 'reply-to',
-                           'sender', 'return-path', 'content-type', 'content-transfer-encoding',
-                           'mime-version', 'dkim-signature', 'received')
-       OR jsonb_typeof(h.value) <> 'string'
-       OR length(h.value #>> '{}') > 998
-       OR h.value #>> '{}' ~ '[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]');
-
-CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN jsonb_typeof(p_tags) = 'object' AND NOT EXISTS (
-    SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(p_tags) = 'object' THEN p_tags END) t
-    WHERE t.key !~ '^[A-Za-z0-9_-]{1,255}$'
-       OR jsonb_typeof(t.value) <> 'string'
-       OR t.value #>> '{}' !~ '^[A-Za-z0-9_-]{1,255}$');
 
 -- An array of {filename, content (base64), content_type?, content_id?}, 40 MB in all.
 CREATE FUNCTION mailgres.are_attachments(p_attachments jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::text) <= 56 * 1024 * 1024
     AND NOT EXISTS (
         SELECT FROM jsonb_array_elements(
@@ -6195,10 +7167,83 @@ RETURN jsonb_typeof(p_attachments) = 'array' AND octet_length(p_attachments::tex
            OR coalesce(a ->> 'content', '?') !~ '^[A-Za-z0-9+/\s]*={0,2}\s*$'
            OR length(regexp_replace(a ->> 'content', '\s', '', 'g')) % 4 <> 0);
 
-COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS 'Whether these are at most 50 plain email addresses.';
-COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS 'Whether this is an object of header lines that an email may bring.';
-COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS 'Whether this is an object of tags that providers take.';
 COMMENT ON FUNCTION mailgres.are_attachments(jsonb) IS 'Whether this is an array of attachments, 40 MB in all.';
+
+-- ---- sql/40_api/15_senders.sql
+
+-- The two questions that enqueuing asks of docs/senders.md: may this tenant's email have this
+-- sender, and for which tenant may the caller enqueue?
+
+-- The plain address of a sender: `Example <mail@example.com>` has a name before it.
+CREATE FUNCTION mailgres.address_of(p_sender text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(substring(p_sender FROM '^[^<>]*<([^<>]*)>$'), p_sender);
+
+COMMENT ON FUNCTION mailgres.address_of(text) IS 'The plain address of a sender with or without a display name.';
+
+CREATE FUNCTION mailgres.may_send_as(p_tenant text, p_sender text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_address  constant text := mailgres.canonical_address(mailgres.address_of(p_sender));
+    v_domain   constant text := substring(v_address FROM '[^@]*$');
+    v_may      boolean;
+BEGIN
+    -- The own list counts, if there is one; no row of either: null, and any sender may be set.
+    SELECT bool_or(s.sender IN (v_address, v_domain)
+                   OR s.sender LIKE '*.%' AND right(v_domain, length(s.sender) - 1) = substr(s.sender, 2))
+    INTO v_may
+    FROM mailgres.senders s
+    WHERE s.tenant_id IN ('*', p_tenant)
+    GROUP BY s.tenant_id
+    ORDER BY s.tenant_id = p_tenant DESC
+    LIMIT 1;
+    RETURN coalesce(v_may, true);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.may_send_as(text, text) IS
+    'Whether an email of a tenant may have this sender.';
+
+-- A function that runs with the rights of its owner cannot ask current_user who called it:
+-- session_user logged in, and the setting `role` says what SET ROLE made of it. The binding
+-- of either holds, so that a bound role does not escape by switching to another.
+CREATE FUNCTION mailgres.tenant_for(p_named text, p_bound text, p_also text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_bound IS NULL THEN p_named
+            WHEN p_bound = p_also AND p_named IN ('default', p_bound) THEN p_bound END;
+
+COMMENT ON FUNCTION mailgres.tenant_for(text, text, text) IS
+    'For which tenant a caller enqueues that named one and is bound to others; null: it may not. The name default counts as none.';
+
+-- p_many: the error names the place of the email.
+CREATE FUNCTION mailgres.for_caller(p_requests mailgres.request[], p_many boolean) RETURNS mailgres.request[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_bound   text;
+    v_also    text;
+    v_other   record;
+BEGIN
+    SELECT min(b.tenant_id), max(b.tenant_id) INTO v_bound, v_also
+    FROM mailgres.producers b WHERE b.role_name IN (session_user, current_setting('role'));
+    IF v_bound IS NULL THEN
+        RETURN p_requests;
+    END IF;
+    SELECT r.ordinality - 1 AS place INTO v_other
+    FROM unnest(p_requests) WITH ORDINALITY r
+    WHERE mailgres.tenant_for(r.tenant_id, v_bound, v_also) IS NULL
+    ORDER BY r.ordinality LIMIT 1;
+    IF FOUND THEN
+        PERFORM mailgres.refuse_request('MG019', NULL, CASE WHEN p_many THEN v_other.place END);
+    END IF;
+    RETURN ARRAY(
+        SELECT jsonb_populate_record(r, jsonb_build_object('tenant_id', v_bound)) FROM unnest(p_requests) r);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.for_caller(mailgres.request[], boolean) IS
+    'The requests with the tenant that the calling role is bound to, if it is; refuses those of another.';
 
 -- ---- sql/40_api/20_fault_of.sql
 
@@ -6222,14 +7267,16 @@ BEGIN
             SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
         WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
              AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]'
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]'
                   OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
                   OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
         WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
              OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
         WHEN NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
         WHEN NOT mailgres.is_sender(r.from_email) OR NOT mailgres.is_sender(r.reply_to)
-             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
+             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc)
+             OR NOT mailgres.are_addresses(r.also_to) OR cardinality(r.also_to) > 49 THEN 'MG016'
+        WHEN r.from_email IS NOT NULL AND NOT mailgres.may_send_as(r.tenant_id, r.from_email) THEN 'MG018'
         WHEN NOT mailgres.are_headers(r.headers) OR NOT mailgres.are_tags(r.tags) THEN 'MG017'
     END;
 END
@@ -6252,7 +7299,7 @@ RETURN CASE
     WHEN num_nonnulls(
         r.priority, r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route,
         r.retry_policy, r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to,
-        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments) > 0
+        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to) > 0
         THEN mailgres.fault_of_options(r)
 END;
 
@@ -6295,8 +7342,10 @@ DECLARE
             'max_retries, retry_delay or max_retry_delay is out of range',
             'max_retries is 0 to 100; delays are not negative and at most 30 days.']
         WHEN 'MG008' THEN ARRAY[
-            format('it would expire (%s) before it could be sent', r.expires_at),
+            format('it would expire (%s) before it could be sent', mailgres.time_text(r.expires_at)),
             'Let expires_at be later than scheduled_for and later than now.']
+        WHEN 'MG009' THEN ARRAY[
+            'the idempotency key was used before for another email', 'Use a new key for new content.']
         WHEN 'MG010' THEN ARRAY[
             format('there is no retry policy %L', r.retry_policy),
             format('Known policies: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p))]
@@ -6313,11 +7362,17 @@ DECLARE
             'the attachments are not valid',
             'Give an array of objects with filename (no slashes), content (base64) and optionally content_type and content_id; 40 MB in all.']
         WHEN 'MG016' THEN ARRAY[
-            'from_email, reply_to, cc or bcc is not valid',
-            'Sender and reply address may have a display name, as in Example <mail@example.com>; cc and bcc are arrays of at most 50 plain addresses. No line breaks.']
+            'from_email, reply_to, also_to, cc or bcc is not valid',
+            'Sender and reply address may have a display name, as in Example <mail@example.com>; also_to, cc and bcc are arrays (of one dimension) of at most 50 plain addresses, also_to of 49. No line breaks.']
         WHEN 'MG017' THEN ARRAY[
             'headers or tags are not valid',
-            'Both are objects of strings without line breaks; From, To, Subject and the like are not set by headers; tags use letters, digits, _ and -.']
+            'Both are objects of strings without line breaks: at most 50 headers, 16 KB in all, and at most 40 tags of letters, digits, _ and -. Headers that mailgres, servers or providers set themselves or act on (From, Resent-*, Content-*, X-SES-* and the like) are not taken.']
+        WHEN 'MG018' THEN ARRAY[
+            'from_email is not an allowed sender of this tenant',
+            'Leave it out, or have its domain allowed: `mailgres senders allow`.']
+        WHEN 'MG019' THEN ARRAY[
+            'this role may not enqueue for that tenant',
+            'It is bound to one tenant: leave tenant_id out. `mailgres producers list` shows which role is bound to which.']
         ELSE ARRAY['the request is not valid', 'See the documentation of enqueue_email.']
     END;
 BEGIN
@@ -6350,7 +7405,8 @@ AS $$
     FROM unnest(p_requests) WITH ORDINALITY AS r(
         user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
         idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
-        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, place)
+        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, also_to,
+        place)
     CROSS JOIN mailgres.settings s
     LEFT JOIN public.email_templates t ON t.template_type = r.template_type
     LEFT JOIN mailgres.retry_policies policy
@@ -6359,7 +7415,7 @@ AS $$
         r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
         r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
         r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
-        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments)::mailgres.request AS request) x
+        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to)::mailgres.request AS request) x
 $$;
 
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
@@ -6378,7 +7434,7 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments)
     SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
            (x.request).recipient_email, (x.request).payload,
            coalesce((x.request).max_retries, (x.policy).max_retries),
@@ -6395,7 +7451,7 @@ BEGIN
            (x.request).retry_delay, (x.request).max_retry_delay,
            (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
            (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc,
-           (x.request).attachments IS NOT NULL
+           (x.request).also_to, (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
     ORDER BY (x.request).idempotency_key, x.place  -- the same order for all, so that no two wait for each other
@@ -6412,7 +7468,7 @@ BEGIN
     IF p_attachments THEN
         PERFORM mailgres.attach(p_requests, v_ids);
     END IF;
-    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
+    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids, true) END;
 END
 $$;
 
@@ -6453,8 +7509,9 @@ COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
     'Whether an email has just these attachments.';
 
 -- The same idempotency key again: the first email's id counts, if the content is
--- the same.
-CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
+-- the same. If it is not, nothing is said of the first email: who knows a key need not be
+-- the one who used it. p_many: the error names the place.
+CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[], p_many boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -6464,20 +7521,19 @@ BEGIN
     FOR v_repeat IN
         SELECT r.ordinality AS place, q.id,
                (q.template_type, q.recipient_email, q.payload, q.from_email, q.reply_to, q.subject,
-                q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
+                q.html, q.text, q.headers, q.tags, q.cc, q.bcc, q.also_to)
                IS NOT DISTINCT FROM
                (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
-                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.also_to)
                AND mailgres.has_attachments(q.id, r.attachments) AS same
         FROM unnest(p_requests) WITH ORDINALITY r
         JOIN public.email_queue q
             ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key
         WHERE r.idempotency_key IS NOT NULL AND q.id <> p_ids[r.ordinality]
+        ORDER BY r.ordinality
     LOOP
         IF NOT v_repeat.same THEN
-            PERFORM mailgres.refuse('MG009',
-                'the idempotency key was used before for another email',
-                format('The first email is %s. Use a new key for new content.', v_repeat.id));
+            PERFORM mailgres.refuse_request('MG009', NULL, CASE WHEN p_many THEN v_repeat.place - 1 END);
         END IF;
         v_ids[v_repeat.place] := v_repeat.id;
     END LOOP;
@@ -6491,7 +7547,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[]) IS
+COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[], boolean) IS
     'The ids of the requests, with those of the first emails where a key was used before.';
 
 -- ---- sql/40_api/40_enqueue_email.sql
@@ -6521,9 +7577,10 @@ CREATE FUNCTION public.enqueue_email(
     p_tags jsonb DEFAULT NULL,
     p_cc text[] DEFAULT NULL,
     p_bcc text[] DEFAULT NULL,
-    p_attachments jsonb DEFAULT NULL
+    p_attachments jsonb DEFAULT NULL,
+    p_also_to text[] DEFAULT NULL
 ) RETURNS uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id      constant uuid := mailgres.uuid_v7();
@@ -6535,28 +7592,32 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments)
     SELECT v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
            coalesce(p_max_retries, policy.max_retries), v_starts, v_starts <= mailgres.now(),
-           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(
+           tenant.id, coalesce(p_priority, t.priority, 5), coalesce(
                p_route, t.route,
-               CASE WHEN p_tenant_id <> 'default' THEN (
-                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = p_tenant_id) END,
+               CASE WHEN tenant.id <> 'default' THEN (
+                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = tenant.id) END,
                'default'),
            p_scheduled_for,
            coalesce(p_expires_at, v_starts + coalesce(t.expires_after, s.expires_after)),
            p_idempotency_key, p_correlation_id, policy.name, p_retry_delay, p_max_retry_delay,
            p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
-           p_attachments IS NOT NULL
+           p_also_to, p_attachments IS NOT NULL
     FROM mailgres.settings s
+    CROSS JOIN (  -- see mailgres.for_caller; in this statement it costs the least
+        SELECT mailgres.tenant_for(p_tenant_id, min(b.tenant_id), max(b.tenant_id)) AS id
+        FROM mailgres.producers b WHERE b.role_name IN (session_user, current_setting('role'))
+    ) tenant
     LEFT JOIN public.email_templates t ON t.template_type = p_template_type
     LEFT JOIN mailgres.retry_policies policy
         ON policy.name = coalesce(p_retry_policy, t.retry_policy, s.retry_policy)
     WHERE mailgres.fault_of(ROW(
-        p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
+        p_user_id, p_template_type, p_recipient_email, p_payload, tenant.id, p_priority,
         p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
         p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
-        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments)::mailgres.request, t) IS NULL
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments, p_also_to)::mailgres.request, t) IS NULL
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     IF FOUND AND p_attachments IS NULL THEN
         RETURN v_id;
@@ -6567,13 +7628,14 @@ BEGIN
         p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
         p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
         p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
-        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments);
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments, p_also_to);
+    v_request := (mailgres.for_caller(ARRAY[v_request], false))[1];
     SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
     IF v_fault IS NOT NULL THEN
         PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
     END IF;
     PERFORM mailgres.attach(ARRAY[v_request], ARRAY[v_id]);
-    RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id]))[1];
+    RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id], false))[1];
 END
 $$;
 
@@ -6586,12 +7648,13 @@ COMMENT ON FUNCTION public.enqueue_email IS
 -- arguments without `p_`; what it leaves out has the same defaults.
 
 CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     c_keys     constant text[] := '{user_id,template_type,recipient_email,payload,tenant_id,priority,
         scheduled_for,expires_at,idempotency_key,correlation_id,route,retry_policy,max_retries,
-        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments}';
+        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments,
+        also_to}';
     c_most     constant int := 50000;
     v_defaults mailgres.request;
     v_requests mailgres.request[];
@@ -6619,6 +7682,7 @@ BEGIN
         PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
+    v_requests := mailgres.for_caller(v_requests, true);
     RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
 END
 $$;
@@ -6634,7 +7698,7 @@ COMMENT ON FUNCTION public.enqueue_emails(jsonb) IS
 
 CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
     RETURNS TABLE (place int, code text, message text, hint text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_defaults mailgres.request;
@@ -6645,19 +7709,20 @@ BEGIN
     v_defaults.tenant_id := 'default';
     BEGIN
         -- None is bad, most of the time. (Keys that are not known become none here.)
-        PERFORM FROM mailgres.resolve(ARRAY(
-            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r)) x
+        PERFORM FROM mailgres.resolve(mailgres.for_caller(ARRAY(
+            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r), true)) x
         WHERE x.fault IS NOT NULL LIMIT 1;
         IF NOT FOUND THEN
             RETURN;
         END IF;
-    EXCEPTION WHEN data_exception THEN
-        NULL;  -- one has a value of the wrong type: found below
+    EXCEPTION WHEN data_exception OR SQLSTATE 'MG019' THEN
+        NULL;  -- one has a value of the wrong type, or is of another tenant: found below
     END;
     FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
         place := v_place;
         BEGIN
             v_request := jsonb_populate_record(v_defaults, p_emails -> v_place);
+            v_request := (mailgres.for_caller(ARRAY[v_request], false))[1];
             SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
             IF v_fault IS NOT NULL THEN
                 PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
@@ -6752,7 +7817,7 @@ COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
     'Cancels emails that the caller has locked and in whose way nothing stands.';
 
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_email public.email_queue := mailgres.lock_email(p_queue_id);
@@ -6825,6 +7890,20 @@ RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it 
 COMMENT ON FUNCTION mailgres.against_doubling() IS
     'What stands in the way of sending an email again that may have arrived.';
 
+CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM public.email_suppressions s
+        WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email)
+          AND s.tenant_id IN ('*', q.tenant_id));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.is_suppressed(public.email_queue) IS
+    'Whether the address of an email is suppressed for its tenant.';
+
 CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
     LANGUAGE plpgsql
@@ -6835,6 +7914,10 @@ BEGIN
     ELSIF p_email.status = 'sending' THEN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
+    ELSIF NOT mailgres.is_bound(p_email) AND mailgres.is_suppressed(p_email) THEN
+        -- a worker would not send it; with the rest of a batch that may have arrived it would
+        RETURN ('MG028', 'the address is suppressed',
+                'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
         RETURN mailgres.against_doubling();
@@ -6905,7 +7988,7 @@ COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
     'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
@@ -6952,7 +8035,7 @@ COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
     'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
 
 CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));
@@ -7050,7 +8133,7 @@ COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
     RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -7078,7 +8161,7 @@ COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -7113,7 +8196,7 @@ COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -7145,11 +8228,11 @@ COMMENT ON FUNCTION mailgres.reschedule_emails(uuid[], timestamptz, text[]) IS
 
 CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN QUERY
-    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries::int
+    SELECT q.id, q.user_id, q.template_type::text, q.recipient_email::text, q.payload::jsonb, q.retries::int
     FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
 END
 $$;
@@ -7159,7 +8242,7 @@ COMMENT ON FUNCTION public.process_pending_emails_for_retry(int) IS
 
 CREATE FUNCTION public.get_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
-    LANGUAGE sql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
     SELECT * FROM public.process_pending_emails_for_retry(batch_size)
 $$;
@@ -7170,11 +8253,12 @@ COMMENT ON FUNCTION public.get_pending_emails_for_retry(int) IS
 -- With the provider's id this always wins, whoever holds the email: it is out, and
 -- that is the truth. Without one it settles only what no worker holds.
 CREATE FUNCTION public.mark_email_sent(p_queue_id uuid, p_resend_id text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id text := nullif(p_resend_id, '');
 BEGIN
+    PERFORM mailgres.commit_durably();
     UPDATE public.email_queue q
     SET status = 'sent', ready = false, sent_at = coalesce(q.sent_at, mailgres.now()),
         last_attempt_at = coalesce(q.last_attempt_at, mailgres.now()),
@@ -7194,7 +8278,7 @@ COMMENT ON FUNCTION public.mark_email_sent(uuid, text) IS
     'Settles an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
 
 CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_email   public.email_queue;
@@ -7215,7 +8299,7 @@ BEGIN
         next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
-        error_class = 'transient', error_code = NULL, error_detail = p_error_message,
+        error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;
@@ -7227,7 +8311,7 @@ COMMENT ON FUNCTION public.mark_email_failed(uuid, text) IS
     'Reports a failed try of an email that no worker holds: it is retried by its policy, or dead after the last retry. False if nothing was changed.';
 
 CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)
@@ -7270,7 +8354,7 @@ CREATE FUNCTION public.record_email_event(
     p_detail text DEFAULT NULL,
     p_suppress boolean DEFAULT true
 ) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id     uuid := p_queue_id;
@@ -7407,12 +8491,12 @@ CREATE FUNCTION mailgres.find_dead_letters(
     id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
     archived boolean
 )
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
     -- Planned at each call, and each half limited: the newest of a million come from an index.
     RETURN QUERY
-    (SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+    (SELECT q.id, q.tenant_id::text, q.template_type::text, q.error_code, q.dead_reason::text, q.dead_at, false
      FROM public.email_queue q
      WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
        AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
@@ -7446,7 +8530,7 @@ COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamp
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -7595,13 +8679,15 @@ COMMENT ON COLUMN public.email_throughput.failure_rate IS
 CREATE VIEW public.email_workers WITH (security_invoker = true) AS
 SELECT w.worker, w.version, w.started_at, w.seen_at,
        w.seen_at > mailgres.now() - interval '45 seconds' AS alive,
-       greatest(mailgres.now() - w.seen_at, '0') AS silent_for
+       greatest(mailgres.now() - w.seen_at, '0') AS silent_for, w.providers, w.on_demand
 FROM mailgres.workers w
+WHERE w.stopped_at IS NULL
+  AND (NOT w.on_demand OR w.seen_at > mailgres.now() - interval '45 seconds')
 ORDER BY w.worker;
 
 COMMENT ON VIEW public.email_workers IS
 'Which workers are alive?
-A worker says so every 10 seconds; one that is silent for a day is forgotten.
+A worker says so every 10 seconds and signs off when it stops; one that died is listed for a day.
 Example: SELECT * FROM email_workers WHERE alive;';
 COMMENT ON COLUMN public.email_workers.worker IS 'Its name.';
 COMMENT ON COLUMN public.email_workers.version IS 'The version of mailgres that it runs.';
@@ -7609,6 +8695,9 @@ COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first heard of
 COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last heard of.';
 COMMENT ON COLUMN public.email_workers.alive IS 'It was heard of in the last 45 seconds.';
 COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last heard of.';
+COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN public.email_workers.on_demand IS
+    'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
 SELECT p.provider, p.kind, p.enabled, p.open, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
@@ -7786,7 +8875,7 @@ COMMENT ON FUNCTION mailgres.mask_email(text) IS
 
 -- For views: who reads them sees the mask, though he may not read the address.
 CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
 
 COMMENT ON FUNCTION mailgres.masked_recipient(uuid) IS 'The recipient of an email, masked.';
@@ -7975,14 +9064,14 @@ COMMENT ON COLUMN public.email_dlq_entries.dead_at IS 'When it became a dead let
 
 -- For who may not read the queue, such as a worker that is asked for figures.
 CREATE FUNCTION mailgres.oldest_dead() RETURNS timestamptz
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT q.due_at FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at LIMIT 1
 $$;
 
 CREATE FUNCTION mailgres.newest_dead() RETURNS timestamptz
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT q.due_at FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at DESC LIMIT 1
@@ -8222,7 +9311,7 @@ INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped');
 -- queue sends nothing to anybody until a provider is configured.
 
 INSERT INTO mailgres.providers (name, kind, idempotent, batch_size) VALUES ('capture', 'capture', true, 100);
-INSERT INTO mailgres.routes (route, description) VALUES ('default', 'What names no other route.');
+INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'What names no other route.', true);
 INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
 
 -- One for each claim that runs at the same moment; more than that wait for a slot.
@@ -8361,7 +9450,7 @@ Você recebeu este e-mail porque este endereço foi informado no cadastro{% if p
 
 DO $seed$ BEGIN PERFORM mailgres.push_template($mail$welcome_user$mail$,
 p_default_locale => $mail$en$mail$,
-p_settings => $mail${"description": "Greets a new user. Variables: name, product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
+p_settings => $mail${"description": "Greets a new user. Variables: name (or user_data.full_name), product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
 p_contents => jsonb_build_object(
 'en', jsonb_build_object(
 'subject', $mail$Welcome to {{ product | default("our service") }}$mail$,
@@ -8388,7 +9477,7 @@ p_contents => jsonb_build_object(
 <div style="max-width:560px;margin:0 auto">
 <p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("our service") }}</p>
 <div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
-<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Welcome{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!</h1>
 <p style="margin:0 0 16px">Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.</p>
 {% if url is defined %}
 <p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Get started</a></p>
@@ -8403,7 +9492,7 @@ p_contents => jsonb_build_object(
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Welcome{% if name is defined %}, {{ name }}{% endif %}!
+'text', $mail$Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.
 
@@ -8440,7 +9529,7 @@ You receive this email because an account at {{ product | default("our service")
 <div style="max-width:560px;margin:0 auto">
 <p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("nosso serviço") }}</p>
 <div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
-<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!</h1>
 <p style="margin:0 0 16px">Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.</p>
 {% if url is defined %}
 <p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Começar</a></p>
@@ -8455,7 +9544,7 @@ You receive this email because an account at {{ product | default("our service")
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!
+'text', $mail$Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.
 
@@ -8582,6 +9671,8 @@ VALUES
      'So many emails have been in the hands of a worker for longer than the window.'),
     ('circuit_open', 0, 'openings', false, NULL, 0, 'critical', 'provider',
      'A provider fails and is left alone: its circuit opened so many times since it last worked.'),
+    ('provider_missing', 5, 'minutes', false, NULL, 0, 'critical', 'provider',
+     'A route leads to a provider that no live worker has had for so long: its emails wait.'),
     ('quota_80', 80, '%', true, NULL, 0, 'warning', 'provider',
      'So much of the daily or monthly quota of a provider is used.'),
     ('quota_90', 90, '%', true, NULL, 0, 'critical', 'provider',
@@ -8599,7 +9690,9 @@ VALUES
     ('old_transaction', 30, 'minutes', false, NULL, 0, 'warning', 'session',
      'A transaction has been open for so long that vacuum cannot remove what it might still see.'),
     ('webhook_off', 0, 'failures', false, NULL, 0, 'warning', 'queue',
-     'The alert webhook failed ten times in a row and is not called any more.');
+     'The alert webhook failed ten times in a row and is not called any more.'),
+    ('janitor_failing', 3, 'failures', true, NULL, 0, 'critical', 'janitor',
+     'A janitor failed so many times in a row. What it does is not done.');
 
 -- ---- sql/50_seed/90_analyze.sql
 
@@ -8645,170 +9738,350 @@ ALTER TABLE public.email_templates ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.email_logs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.email_suppressions ENABLE ROW LEVEL SECURITY;
 
+-- ---- sql/60_security/25_intended_grants.sql
+
+-- Who may do what: the one place that decides it. mailgres.secure() grants what is missing of it, and
+-- what somebody has beyond it mailgres.unintended_grants() lists. A right that a later version takes
+-- away from a role has to be revoked by that version's revision.
+
+CREATE FUNCTION mailgres.intended_grants()
+    RETURNS TABLE (grantee text, privilege text, kind text, object text, column_name text)
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+WITH
+-- In public an application may have functions of its own by the same names: with arguments.
+enqueue(names) AS (VALUES ('
+    public.enqueue_email(uuid,text,text,jsonb,text,int,timestamptz,timestamptz,text,text,text,text,int,interval,interval,text,text,text,text,text,jsonb,jsonb,text[],text[],jsonb,text[])
+    public.enqueue_emails(jsonb)')),
+by_hand(names) AS (VALUES ('
+    public.cancel_email(uuid,text) public.retry_email(uuid,boolean) public.reschedule_email(uuid,timestamptz)
+    public.record_email_event(text,uuid,text,text,boolean) public.process_pending_emails_for_retry(int)
+    public.get_pending_emails_for_retry(int) public.mark_email_sent(uuid,text) public.mark_email_failed(uuid,text)
+    public.calculate_next_retry_time(int)')),
+janitors(names) AS (VALUES ('
+    mailgres.reap mailgres.promote mailgres.expire mailgres.fold mailgres.archive_dead_letters
+    mailgres.purge_archive mailgres.retain mailgres.heartbeat mailgres.forget_workers mailgres.tell
+    mailgres.check_alerts mailgres.take_deaths mailgres.take_news mailgres.note_webhook mailgres.measure_depth
+    mailgres.trim_rollups mailgres.template_contents mailgres.unintended_grants mailgres.note_janitor
+    mailgres.failing_janitors')),
+-- what a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
+called_by_writes(names) AS (VALUES ('
+    mailgres.now mailgres.uuid_v7 mailgres.is_address mailgres.is_sender mailgres.are_addresses
+    mailgres.are_headers mailgres.are_tags mailgres.is_unambiguous mailgres.invisible_characters')),
+-- The views for analysts, and what is below them: figures, no person's data. They show what their
+-- reader may see, so he needs all of it; but not the schema, and without that he reaches it through
+-- the views alone.
+views(names) AS (VALUES ('
+    public.email_queue_state public.email_pending_by_template public.email_throughput
+    public.email_workers public.email_providers public.email_eta public.email_failure_rate_by_template
+    public.email_kpis public.email_delivery_times public.email_retried public.email_recovery_by_retries
+    public.email_success_by_attempt public.email_time_between_attempts public.email_error_codes
+    public.email_common_errors public.email_dlq_entries public.email_dlq_size public.email_dlq_per_hour
+    public.email_dlq_by_code public.email_dlq_by_tenant public.email_dlq_by_age
+    public.email_tenant_fairness public.email_alerts public.email_monitoring
+
+    mailgres.rollup_deltas mailgres.try_deltas mailgres.rollup_by_template mailgres.rollup_by_tenant
+    mailgres.rollup_by_provider mailgres.rollup_by_retries mailgres.rollup_by_status
+    mailgres.rollup_dead mailgres.rollup_by_minute mailgres.rollup_by_attempt mailgres.rollup_by_fault
+    mailgres.tenant_activity mailgres.depth mailgres.depth_by_template mailgres.depth_by_tenant
+    mailgres.open_by_template mailgres.open_by_tenant mailgres.counted_by_template
+    mailgres.counted_by_tenant mailgres.counted_by_provider mailgres.counted_by_retries
+    mailgres.counted_by_status mailgres.counted_dead mailgres.counted_by_minute
+    mailgres.counted_by_attempt mailgres.counted_by_fault mailgres.counted_tenants')),
+called_by_views(names) AS (VALUES ('
+    mailgres.now mailgres.count_open mailgres.turns mailgres.oldest_dead mailgres.newest_dead
+    mailgres.provider_states mailgres.eta mailgres.round_robin_priority mailgres.masked_recipient
+    mailgres.alerts_now mailgres.missing_providers')),
+
+matrix(grantees, privileges, kind, objects) AS (
+    SELECT 'mailgres_producer mailgres_operator service_role', 'EXECUTE', 'function', e.names FROM enqueue e
+    UNION ALL
+    SELECT 'mailgres_operator service_role', 'EXECUTE', 'function', b.names FROM by_hand b
+    UNION ALL
+    SELECT 'mailgres_operator service_role', 'EXECUTE', 'function', c.names FROM called_by_writes c
+    UNION ALL
+    SELECT 'mailgres_worker mailgres_operator', 'EXECUTE', 'function', j.names FROM janitors j
+    UNION ALL
+    SELECT 'mailgres_worker mailgres_operator mailgres_analyst service_role', 'SELECT', 'table', v.names FROM views v
+    UNION ALL
+    SELECT 'mailgres_worker mailgres_operator mailgres_analyst service_role', 'EXECUTE', 'function', c.names
+    FROM called_by_views c
+    UNION ALL
+    VALUES
+    ('mailgres_worker mailgres_operator', 'USAGE', 'schema', 'mailgres'),
+    ('mailgres_worker', 'EXECUTE', 'function', '
+        mailgres.claim mailgres.start_attempts mailgres.finish mailgres.extend mailgres.give_back mailgres.sleep
+        mailgres.rise mailgres.capture mailgres.use_providers mailgres.use_defaults mailgres.sign_off mailgres.learn_limits
+        mailgres.rate_frees_at'),
+    ('mailgres_worker', 'SELECT', 'table', '
+        public.email_templates mailgres.schema_version mailgres.template_versions mailgres.attachments
+        mailgres.providers mailgres.routes mailgres.route_providers mailgres.tenants mailgres.retry_policies
+        mailgres.settings mailgres.provider_events'),
+    ('mailgres_worker', 'SELECT INSERT UPDATE DELETE', 'table', 'mailgres.workers mailgres.sleepers'),
+
+    ('mailgres_operator', 'EXECUTE', 'function', '
+        mailgres.push_template mailgres.retire_template mailgres.limit_provider
+        mailgres.limit_tenant mailgres.pause_provider mailgres.resume_provider mailgres.reset_provider
+        mailgres.set_route mailgres.pause_route mailgres.resume_route mailgres.set_tenant mailgres.route_states
+        mailgres.find_emails mailgres.count_emails mailgres.check_emails mailgres.cancel_emails
+        mailgres.retry_emails mailgres.reschedule_emails mailgres.find_dead_letters mailgres.purge_dead_letters
+        mailgres.pause_tenant mailgres.resume_tenant mailgres.weigh_tenant mailgres.tenant_states
+        mailgres.set_policy mailgres.set_defaults mailgres.suppress mailgres.unsuppress mailgres.allow_sender mailgres.disallow_sender
+        mailgres.bind_producer mailgres.unbind_producer mailgres.set_alert_rule mailgres.reset_webhook'),
+    ('mailgres_operator', 'SELECT', 'table', 'mailgres.* public.email_logs public.email_dead_letters'),
+    ('mailgres_operator', 'SELECT INSERT UPDATE DELETE', 'table',
+        'public.email_queue public.email_templates public.email_suppressions'),
+    ('mailgres_operator', 'INSERT', 'table', 'mailgres.template_versions'),
+    ('mailgres_operator', 'INSERT UPDATE DELETE', 'table', '
+        mailgres.providers mailgres.route_providers mailgres.tenants mailgres.retry_policies'),
+    -- a route is paused, not deleted: emails may be on it
+    ('mailgres_operator', 'INSERT UPDATE', 'table', 'mailgres.routes'),
+    ('mailgres_operator', 'UPDATE', 'table', 'mailgres.settings mailgres.alert_rules'),
+
+    ('mailgres_analyst', 'SELECT', 'table', 'public.email_templates'),
+
+    ('service_role', 'SELECT INSERT UPDATE DELETE', 'table',
+        'public.email_queue public.email_templates public.email_suppressions'),
+    ('service_role', 'SELECT', 'table', 'public.email_logs')),
+
+-- the columns without a person's data
+columns(grantees, object, names) AS (VALUES
+    ('mailgres_analyst', 'public.email_queue', '
+        id template_type status retries max_retries last_attempt_at next_retry_at error_message created_at
+        tenant_id priority route scheduled_for expires_at ready retry_policy retry_delay max_retry_delay sent_at
+        dead_at dead_reason error_code error_class provider provider_message_id resend_id generation
+        template_version first_attempt_at uncertain_since parked_since last_duration_ms batch_id batch_size
+        leased_at lease_until lease_worker lease_losses begun_at has_attachments due_at'),
+    ('mailgres_analyst', 'public.email_logs', '
+        id queue_id at event from_status to_status attempt tenant_id template_type claimed_at worker duration_ms
+        provider provider_message_id error_class error_code error_message next_retry_at dead_reason'),
+    ('mailgres_analyst service_role', 'mailgres.workers', 'worker version started_at seen_at providers on_demand stopped_at'),
+    ('mailgres_analyst service_role', 'mailgres.tenants', 'tenant_id weight paused_at'))
+
+SELECT g.grantee, p.privilege, m.kind, o.object, NULL
+FROM matrix m
+CROSS JOIN LATERAL string_to_table(m.grantees, ' ') g(grantee)
+CROSS JOIN LATERAL string_to_table(m.privileges, ' ') p(privilege)
+CROSS JOIN LATERAL regexp_split_to_table(btrim(m.objects, E' \n'), E'\\s+') o(object)
+UNION
+SELECT g.grantee, 'SELECT', 'column', c.object, n.name
+FROM columns c
+CROSS JOIN LATERAL string_to_table(c.grantees, ' ') g(grantee)
+CROSS JOIN LATERAL regexp_split_to_table(btrim(c.names, E' \n'), E'\\s+') n(name)
+$$;
+
+COMMENT ON FUNCTION mailgres.intended_grants() IS
+    'Every right that a role besides the owner is meant to have. mailgres.* stands for all tables of that schema.';
+
+-- ---- sql/60_security/26_rights.sql
+
+-- jit = off everywhere here: PostgreSQL takes these lists for long ones, and would compile for seconds.
+
+-- What the catalog says of our objects: everything in the schema mailgres; in public what
+-- intended_grants() names, and the sequences of those tables.
+
+CREATE FUNCTION mailgres.rights()
+    RETURNS TABLE (kind text, object text, column_name text, oid oid, owner oid,
+                   grantee oid, grantor oid, privilege text, grantable boolean)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+WITH named AS MATERIALIZED (
+    SELECT DISTINCT CASE WHEN g.kind <> 'function' THEN to_regclass(g.object) END AS relation,
+                    CASE WHEN g.kind = 'function' THEN to_regprocedure(g.object) END AS routine
+    FROM mailgres.intended_grants() g
+    WHERE starts_with(g.object, 'public.')
+), relations AS MATERIALIZED (
+    SELECT c.* FROM pg_class c
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+      AND (c.relnamespace = 'mailgres'::regnamespace
+           OR c.oid IN (SELECT n.relation FROM named n)
+           OR c.relkind = 'S' AND EXISTS (
+               SELECT FROM pg_depend d JOIN named n ON n.relation = d.refobjid
+               WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                 AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')))
+), objects(kind, object, column_name, oid, owner, acl) AS (
+    SELECT 'schema', n.nspname::text, NULL::text, n.oid, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
+    FROM pg_namespace n WHERE n.nspname = 'mailgres'
+    UNION ALL
+    SELECT CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'table' END, c.oid::regclass::text, NULL, c.oid, c.relowner,
+           coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, c.relowner))
+    FROM relations c
+    UNION ALL
+    SELECT 'column', c.oid::regclass::text, a.attname, c.oid, c.relowner, a.attacl
+    FROM relations c JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE a.attacl IS NOT NULL AND NOT a.attisdropped
+    UNION ALL
+    SELECT 'function', p.oid::regprocedure::text, NULL, p.oid, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+    FROM pg_proc p
+    WHERE p.pronamespace = 'mailgres'::regnamespace OR p.oid IN (SELECT n.routine FROM named n)
+    UNION ALL
+    -- not the types of rows and arrays, which have no rights of their own; a domain over an array has
+    SELECT 'type', t.oid::regtype::text, NULL, t.oid, t.typowner, coalesce(t.typacl, acldefault('T', t.typowner))
+    FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
+    WHERE t.typnamespace = 'mailgres'::regnamespace AND (t.typcategory <> 'A' OR t.typtype = 'd') AND (c.relkind IS NULL OR c.relkind = 'c')
+)
+SELECT o.kind, o.object, o.column_name, o.oid, o.owner, a.grantee, a.grantor, a.privilege_type, a.is_grantable
+FROM objects o CROSS JOIN LATERAL aclexplode(o.acl) a
+$$;
+
+COMMENT ON FUNCTION mailgres.rights() IS 'Every right on an object of mailgres, the owner''s included.';
+
+-- intended_grants() for the roles and objects that there are, in the terms of rights().
+
+CREATE FUNCTION mailgres.intended_rights()
+    RETURNS TABLE (kind text, object text, column_name text, oid oid, grantee oid, privilege text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+WITH granted AS MATERIALIZED (
+    SELECT g.kind, g.object, g.column_name, r.oid AS grantee, g.privilege
+    FROM mailgres.intended_grants() g JOIN pg_roles r ON r.rolname = g.grantee
+), named AS MATERIALIZED (  -- each name is looked up once
+    SELECT x.kind, x.object,
+           CASE x.kind WHEN 'schema' THEN to_regnamespace(x.object)::oid
+                       WHEN 'function' THEN CASE WHEN strpos(x.object, '(') > 0 THEN to_regprocedure(x.object)::oid
+                                                 ELSE to_regproc(x.object)::oid END
+                       ELSE to_regclass(x.object)::oid END AS oid
+    FROM (SELECT DISTINCT g.kind, g.object FROM granted g WHERE g.object <> 'mailgres.*') x
+    UNION ALL
+    SELECT 'table', 'mailgres.*', c.oid
+    FROM pg_class c WHERE c.relnamespace = 'mailgres'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+)
+SELECT DISTINCT g.kind,
+       CASE g.kind WHEN 'schema' THEN n.oid::regnamespace::text WHEN 'function' THEN n.oid::regprocedure::text
+                   ELSE n.oid::regclass::text END,
+       a.attname::text, n.oid, g.grantee, g.privilege
+FROM granted g
+JOIN named n ON n.kind = g.kind AND n.object = g.object AND n.oid IS NOT NULL
+LEFT JOIN pg_attribute a
+    ON g.kind = 'column' AND a.attrelid = n.oid AND a.attname = g.column_name AND NOT a.attisdropped
+WHERE g.kind <> 'column' OR a.attname IS NOT NULL
+$$;
+
+COMMENT ON FUNCTION mailgres.intended_rights() IS
+    'intended_grants() for the roles and objects that exist.';
+
+CREATE FUNCTION mailgres.unintended_grants()
+    RETURNS TABLE (grantee text, everybody boolean, kind text, object text, column_name text, oid oid,
+                   privileges text, passes_on boolean, revoke text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+SELECT g.grantee, g.everybody, g.kind, g.object, g.column_name, g.oid, g.privileges, g.passes_on,
+       -- A right that somebody passed on goes with his right to pass it on.
+       format('REVOKE %s%s ON %s %s FROM %s CASCADE',
+              CASE WHEN g.intended OR NOT g.by_owner THEN 'GRANT OPTION FOR ' END,
+              CASE WHEN g.column_name IS NULL THEN g.privileges
+                   ELSE regexp_replace(g.privileges, E'\\w+', format(E'\\& (%I)', g.column_name), 'g') END,
+              CASE g.kind WHEN 'column' THEN 'TABLE' WHEN 'function' THEN 'ROUTINE' ELSE upper(g.kind) END,
+              g.object, CASE WHEN g.by_owner THEN g.grantee ELSE g.grantor END)
+FROM (
+    SELECT coalesce(quote_ident(r.rolname), 'PUBLIC') AS grantee, quote_ident(o.rolname) AS grantor,
+           coalesce(r.rolname IN ('anon', 'authenticated'), true) AS everybody,
+           x.kind, x.object, x.column_name, x.oid, x.grantor = x.owner AS by_owner, i.oid IS NOT NULL AS intended,
+           string_agg(x.privilege, ', ' ORDER BY x.privilege) AS privileges, bool_or(x.grantable) AS passes_on
+    FROM mailgres.rights() x
+    LEFT JOIN pg_roles r ON r.oid = x.grantee
+    LEFT JOIN pg_roles o ON o.oid = x.grantor
+    LEFT JOIN mailgres.intended_rights() i
+        ON (i.kind, i.oid, i.grantee, i.privilege) = (x.kind, x.oid, x.grantee, x.privilege)
+       AND i.column_name IS NOT DISTINCT FROM x.column_name
+    WHERE x.grantee <> x.owner AND (i.oid IS NULL OR x.grantable)
+    GROUP BY r.rolname, o.rolname, x.kind, x.object, x.column_name, x.oid, x.grantor, x.owner, i.oid IS NOT NULL
+) g
+$$;
+
+COMMENT ON FUNCTION mailgres.unintended_grants() IS
+    'Rights on objects of mailgres beyond intended_grants(), and what revokes them; everybody: PUBLIC, anon, authenticated.';
+
 -- ---- sql/60_security/30_secure.sql
 
--- Least privilege: nobody may do anything but what is granted here. Functions are
--- executable by PUBLIC by default, and Supabase grants to its roles by name, so all
--- of that is revoked before anything is granted. The policies let in whom the grants
--- let in; who has none sees no row, whatever is granted by accident.
+-- Least privilege: nobody may do anything but what intended_grants() says, and what the owner granted
+-- besides. Three things give rights that nobody decided on: functions and types are open to PUBLIC,
+-- Supabase grants to its roles by name, and any role's ALTER DEFAULT PRIVILEGES applies to what we
+-- create. So in the transaction that creates an object, every right beyond the intended ones is
+-- revoked, whoever has it; from PUBLIC, anon and authenticated always.
 -- To be called again when roles were created later: `mailgres migrate` does.
 
-CREATE FUNCTION mailgres.secure() RETURNS void
-    LANGUAGE plpgsql SET search_path = ''
+-- Called before something is created. What was secured before keeps the grants that somebody made
+-- since; without this call, nothing counts as new.
+
+CREATE FUNCTION mailgres.remember_objects() RETURNS void
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+SELECT set_config('mailgres.known_objects',
+    'known ' || (SELECT string_agg(DISTINCT replace(r.kind, 'column', 'table') || r.oid, ' ') FROM mailgres.rights() r),
+    true)
+$$;
+
+COMMENT ON FUNCTION mailgres.remember_objects() IS
+    'Notes for this transaction which objects there are, so that secure() knows the new ones.';
+
+CREATE FUNCTION mailgres.revoke_unintended() RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
-    -- The views for analysts, and what is below them: figures, no person's data. They show
-    -- what their reader may see, so he needs all of it; but not the schema, and without
-    -- that he reaches it through the views alone.
-    c_views constant text := '
-        public.email_queue_state, public.email_pending_by_template, public.email_throughput,
-        public.email_workers, public.email_providers, public.email_eta, public.email_failure_rate_by_template,
-        public.email_kpis, public.email_delivery_times, public.email_retried, public.email_recovery_by_retries,
-        public.email_success_by_attempt, public.email_time_between_attempts, public.email_error_codes,
-        public.email_common_errors, public.email_dlq_entries, public.email_dlq_size, public.email_dlq_per_hour,
-        public.email_dlq_by_code, public.email_dlq_by_tenant, public.email_dlq_by_age,
-        public.email_tenant_fairness, public.email_alerts, public.email_monitoring';
-    c_figures constant text := '
-        mailgres.rollup_deltas, mailgres.try_deltas, mailgres.rollup_by_template, mailgres.rollup_by_tenant,
-        mailgres.rollup_by_provider, mailgres.rollup_by_retries, mailgres.rollup_by_status,
-        mailgres.rollup_dead, mailgres.rollup_by_minute, mailgres.rollup_by_attempt, mailgres.rollup_by_fault,
-        mailgres.tenant_activity, mailgres.depth, mailgres.depth_by_template, mailgres.depth_by_tenant,
-        mailgres.open_by_template, mailgres.open_by_tenant, mailgres.counted_by_template,
-        mailgres.counted_by_tenant, mailgres.counted_by_provider, mailgres.counted_by_retries,
-        mailgres.counted_by_status, mailgres.counted_dead, mailgres.counted_by_minute,
-        mailgres.counted_by_attempt, mailgres.counted_by_fault, mailgres.counted_tenants';
-    -- In public an application may have functions of its own by the same names: with arguments.
-    c_enqueue constant text := '
-        public.enqueue_email(uuid, text, text, jsonb, text, int, timestamptz, timestamptz, text, text, text,
-        text, int, interval, interval, text, text, text, text, text, jsonb, jsonb, text[], text[], jsonb),
-        public.enqueue_emails(jsonb)';
-    c_by_hand constant text := '
-        public.cancel_email(uuid, text), public.retry_email(uuid, boolean),
-        public.reschedule_email(uuid, timestamptz), public.record_email_event(text, uuid, text, text, boolean),
-        public.process_pending_emails_for_retry(int), public.get_pending_emails_for_retry(int),
-        public.mark_email_sent(uuid, text), public.mark_email_failed(uuid, text),
-        public.calculate_next_retry_time(int)';
-    c_asked constant text := '
-        mailgres.now, mailgres.count_open, mailgres.turns, mailgres.oldest_dead, mailgres.newest_dead,
-        mailgres.provider_states, mailgres.eta, mailgres.round_robin_priority, mailgres.masked_recipient,
-        mailgres.alerts_now';
-    v_role    text;
-    v_object  text;
+    -- Empty outside of a migration; 'none' when nothing was secured before.
+    v_known    text[] := string_to_array(nullif(current_setting('mailgres.known_objects', true), ''), ' ');
+    v_grant    record;
+    v_revoked  jsonb := '[]';
+    v_line     text;
+BEGIN
+    FOR v_grant IN
+        SELECT u.*, n.is_new
+        FROM mailgres.unintended_grants() u
+        CROSS JOIN LATERAL (
+            SELECT coalesce(replace(u.kind, 'column', 'table') || u.oid <> ALL (v_known), false)) n(is_new)
+        WHERE u.everybody OR n.is_new
+    LOOP
+        EXECUTE v_grant.revoke;
+        -- That a new function or type was open to PUBLIC is not worth a word.
+        IF NOT (v_grant.is_new AND v_grant.grantee = 'PUBLIC' AND v_grant.kind IN ('function', 'type')) THEN
+            v_revoked := v_revoked || jsonb_build_object(
+                'grantee', v_grant.grantee, 'kind', v_grant.kind, 'object', v_grant.object, 'privileges', v_grant.privileges);
+        END IF;
+    END LOOP;
+
+    FOR v_line IN
+        SELECT format('revoked from %s: %s on %s%s', x.grantee, x.privileges, min(x.object),
+                      CASE WHEN count(*) > 1 THEN format(' and %s more (%ss)', count(*) - 1, x.kind) END)
+        FROM jsonb_to_recordset(v_revoked) x(grantee text, kind text, object text, privileges text)
+        GROUP BY x.grantee, x.kind, x.privileges
+        ORDER BY x.grantee, x.kind, x.privileges
+    LOOP
+        RAISE NOTICE '%', v_line;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.revoke_unintended() IS
+    'Revokes what nobody decided on: everything from everybody, and on new objects all beyond intended_grants().';
+
+CREATE FUNCTION mailgres.secure() RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
     v_grant   record;
     v_policy  record;
 BEGIN
-    FOR v_role IN
-        SELECT 'PUBLIC' UNION ALL
-        SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname IN ('anon', 'authenticated', 'service_role')
-    LOOP
-        EXECUTE format('REVOKE ALL ON SCHEMA mailgres FROM %s', v_role);
-        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA mailgres FROM %s', v_role);
-        EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA mailgres FROM %s', v_role);
-        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA mailgres FROM %s', v_role);
-        FOREACH v_object IN ARRAY ARRAY[
-            'TABLE public.email_queue', 'TABLE public.email_templates', 'TABLE public.email_logs',
-            'TABLE public.email_suppressions', 'TABLE public.email_dead_letters', 'SEQUENCE public.email_logs_id_seq',
-            'FUNCTION ' || c_enqueue, 'FUNCTION ' || c_by_hand]
-        LOOP
-            EXECUTE format('REVOKE ALL ON %s FROM %s', v_object, v_role);
-        END LOOP;
-        EXECUTE format('REVOKE ALL ON %s FROM %s', c_views, v_role);
-    END LOOP;
+    PERFORM mailgres.revoke_unintended();
 
     FOR v_grant IN
-        SELECT g.privilege, r.rolname
-        FROM (VALUES
-            ('mailgres_producer', 'EXECUTE ON FUNCTION ' || c_enqueue),
-
-            ('mailgres_worker', 'USAGE ON SCHEMA mailgres'),
-            ('mailgres_worker', 'SELECT ON mailgres.schema_version'),
-            ('mailgres_operator', 'SELECT ON mailgres.schema_version'),
-            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.now, mailgres.claim, mailgres.begin,
-                mailgres.finish, mailgres.extend, mailgres.give_back, mailgres.reap, mailgres.promote,
-                mailgres.expire, mailgres.fold, mailgres.sleep, mailgres.rise, mailgres.capture,
-                mailgres.use_providers, mailgres.set_defaults, mailgres.learn_limits, mailgres.rate_frees_at'),
-            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
-                mailgres.take_deaths, mailgres.take_news, mailgres.note_webhook'),
-            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
-            ('mailgres_worker', 'EXECUTE ON FUNCTION mailgres.template_contents'),
-            ('mailgres_worker', 'SELECT ON public.email_templates, mailgres.template_versions,
-                mailgres.attachments, mailgres.providers, mailgres.routes, mailgres.route_providers,
-                mailgres.tenants, mailgres.retry_policies, mailgres.settings, mailgres.provider_events'),
-            ('mailgres_worker', 'SELECT, INSERT, UPDATE, DELETE ON mailgres.workers, mailgres.sleepers'),
-
-            ('mailgres_operator', 'USAGE ON SCHEMA mailgres'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION ' || c_enqueue || ',' || c_by_hand),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7, mailgres.reap,
-                mailgres.promote, mailgres.expire, mailgres.fold'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.archive_dead_letters, mailgres.purge_archive,
-                mailgres.retain, mailgres.heartbeat, mailgres.forget_workers, mailgres.tell, mailgres.check_alerts,
-                mailgres.take_deaths, mailgres.take_news, mailgres.note_webhook'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.measure_depth, mailgres.trim_rollups'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.push_template, mailgres.retire_template,
-                mailgres.template_contents'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.limit_provider, mailgres.limit_tenant,
-                mailgres.pause_provider, mailgres.resume_provider, mailgres.reset_provider, mailgres.set_route,
-                mailgres.pause_route, mailgres.resume_route, mailgres.set_tenant, mailgres.eta,
-                mailgres.provider_states, mailgres.route_states'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.find_emails, mailgres.count_emails,
-                mailgres.check_emails'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.cancel_emails, mailgres.retry_emails,
-                mailgres.reschedule_emails, mailgres.find_dead_letters, mailgres.purge_dead_letters,
-                mailgres.pause_tenant, mailgres.resume_tenant, mailgres.weigh_tenant, mailgres.tenant_states,
-                mailgres.set_policy, mailgres.suppress, mailgres.unsuppress'),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION mailgres.set_alert_rule, mailgres.reset_webhook'),
-            ('mailgres_operator', 'SELECT ON ALL TABLES IN SCHEMA mailgres'),
-            ('mailgres_operator', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
-                public.email_templates, public.email_suppressions'),
-            ('mailgres_operator', 'SELECT ON public.email_logs, public.email_dead_letters'),
-            ('mailgres_operator', 'INSERT ON mailgres.template_versions'),
-            ('mailgres_operator', 'INSERT, UPDATE, DELETE ON mailgres.providers,
-                mailgres.route_providers, mailgres.tenants, mailgres.retry_policies'),
-            -- a route is paused, not deleted: emails may be on it
-            ('mailgres_operator', 'INSERT, UPDATE ON mailgres.routes'),
-            ('mailgres_operator', 'UPDATE ON mailgres.settings, mailgres.alert_rules'),
-
-            -- the columns without a person's data
-            ('mailgres_analyst', 'SELECT (id, template_type, status, retries, max_retries, last_attempt_at,
-                next_retry_at, error_message, created_at, tenant_id, priority, route, scheduled_for,
-                expires_at, ready, retry_policy, retry_delay, max_retry_delay, sent_at, dead_at, dead_reason,
-                error_code, error_class, provider, provider_message_id, resend_id, generation,
-                template_version, first_attempt_at, uncertain_since, parked_since, last_duration_ms,
-                batch_id, batch_size, leased_at, lease_until, lease_worker, lease_losses, begun_at, has_attachments, due_at)
-                ON public.email_queue'),
-            ('mailgres_analyst', 'SELECT (id, queue_id, at, event, from_status, to_status, attempt, tenant_id,
-                template_type, claimed_at, worker, duration_ms, provider, provider_message_id, error_class,
-                error_code, error_message, next_retry_at, dead_reason) ON public.email_logs'),
-            ('mailgres_analyst', 'SELECT ON public.email_templates'),
-
-            ('mailgres_worker', 'SELECT ON ' || c_views || ',' || c_figures),
-            ('mailgres_operator', 'SELECT ON ' || c_views || ',' || c_figures),
-            ('mailgres_analyst', 'SELECT ON ' || c_views || ',' || c_figures),
-            ('service_role', 'SELECT ON ' || c_views || ',' || c_figures),
-            ('mailgres_worker', 'EXECUTE ON FUNCTION ' || c_asked),
-            ('mailgres_operator', 'EXECUTE ON FUNCTION ' || c_asked),
-            ('mailgres_analyst', 'EXECUTE ON FUNCTION ' || c_asked),
-            ('service_role', 'EXECUTE ON FUNCTION ' || c_asked),
-            ('mailgres_analyst', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
-            ('service_role', 'SELECT (worker, version, started_at, seen_at) ON mailgres.workers'),
-            ('mailgres_analyst', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
-            ('service_role', 'SELECT (tenant_id, weight, paused_at) ON mailgres.tenants'),
-
-            ('service_role', 'EXECUTE ON FUNCTION ' || c_enqueue || ',' || c_by_hand),
-            -- what a plain INSERT or UPDATE of email_queue calls
-            ('service_role', 'EXECUTE ON FUNCTION mailgres.now, mailgres.uuid_v7'),
-            ('service_role', 'SELECT, INSERT, UPDATE, DELETE ON public.email_queue,
-                public.email_templates, public.email_suppressions'),
-            ('service_role', 'SELECT ON public.email_logs')
-        ) g(role, privilege)
-        JOIN pg_catalog.pg_roles r ON r.rolname = g.role
-        -- the migration tool's own table, which is there from the second call on
-        WHERE to_regclass('mailgres.schema_version') IS NOT NULL OR g.privilege NOT LIKE '%schema_version'
+        SELECT string_agg(i.privilege || coalesce(' (' || quote_ident(i.column_name) || ')', ''), ', '
+                          ORDER BY i.privilege, i.column_name) AS privileges,
+               CASE i.kind WHEN 'column' THEN 'TABLE' WHEN 'function' THEN 'ROUTINE' ELSE upper(i.kind) END AS kind,
+               i.object, i.grantee::regrole AS grantee
+        FROM mailgres.intended_rights() i
+        WHERE NOT EXISTS (
+            SELECT FROM mailgres.rights() r
+            WHERE (r.kind, r.oid, r.grantee, r.privilege) = (i.kind, i.oid, i.grantee, i.privilege)
+              AND r.column_name IS NOT DISTINCT FROM i.column_name)
+        GROUP BY i.kind, i.object, i.grantee
+        ORDER BY i.kind, i.object, i.grantee  -- a dump has the grants in the order in which they were made
     LOOP
-        EXECUTE format('GRANT %s TO %I', v_grant.privilege, v_grant.rolname);
+        EXECUTE format('GRANT %s ON %s %s TO %s', v_grant.privileges, v_grant.kind, v_grant.object, v_grant.grantee);
     END LOOP;
 
+    -- The policies let in whom the grants let in; who has none sees no row, whatever is granted by
+    -- accident.
     FOR v_policy IN
         SELECT p.*, r.rolname
         FROM (VALUES
@@ -8833,6 +10106,6 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.secure() IS
-    'Sets all privileges and policies anew, for the roles that exist now.';
+    'Revokes what nobody decided on, and grants what is missing, for the roles that exist now.';
 
 SELECT mailgres.secure();

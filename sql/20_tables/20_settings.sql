@@ -11,7 +11,8 @@ CREATE TABLE mailgres.settings (
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
     sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
     counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
-    database_capacity  bigint CHECK (database_capacity > 0)
+    database_capacity  bigint CHECK (database_capacity > 0),
+    initial            boolean NOT NULL DEFAULT true
 );
 
 COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
@@ -30,3 +31,5 @@ COMMENT ON COLUMN mailgres.settings.counts_ttl IS
     'Hourly counts are kept for this long; at least as long as the views look back.';
 COMMENT ON COLUMN mailgres.settings.database_capacity IS
     'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
+COMMENT ON COLUMN mailgres.settings.initial IS
+    'retry_policy and expires_after are still as the migration set them: the first worker that names others sets them.';

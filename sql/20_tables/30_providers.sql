@@ -17,6 +17,7 @@ CREATE TABLE mailgres.providers (
 
     -- by what the provider said
     waits_until        timestamptz,
+    waits_since        timestamptz,
     waits_for          text CHECK (waits_for IN ('rate', 'quota')),
     daily_quota        int CHECK (daily_quota >= 0),
     monthly_quota      int CHECK (monthly_quota >= 0),
@@ -28,6 +29,7 @@ CREATE TABLE mailgres.providers (
     circuit_reason     text,
     failure_threshold  int NOT NULL DEFAULT 5 CHECK (failure_threshold > 0),
     failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0'),
+    failure_share      numeric NOT NULL DEFAULT 0.1 CHECK (failure_share BETWEEN 0 AND 1),
     open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0'),
     open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0'),
     failures           int NOT NULL DEFAULT 0,
@@ -47,6 +49,7 @@ COMMENT ON COLUMN mailgres.providers.fixed_batches IS
     'A call with several emails has one key, so it is repeated with the same emails or not at all.';
 COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
 COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.waits_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
 COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
 COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
 COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
@@ -55,10 +58,12 @@ COMMENT ON COLUMN mailgres.providers.circuit IS
 COMMENT ON COLUMN mailgres.providers.circuit_until IS
     'When an open circuit lets one call through; null means not by itself.';
 COMMENT ON COLUMN mailgres.providers.failure_threshold IS
-    'So many failed calls within failure_window open the circuit, or so many in a row.';
+    'So many failed calls within failure_window open the circuit if failure_share is reached too, or so many in a row.';
+COMMENT ON COLUMN mailgres.providers.failure_share IS
+    'Failed calls in failure_window open the circuit only if they had at least this part of the emails of that time.';
 COMMENT ON COLUMN mailgres.providers.open_for IS
     'How long the circuit stays open at first; doubles each time it reopens.';
-COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row.';
+COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row: without an answered call between them.';
 COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, newest last.';
 COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
 COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
@@ -76,10 +81,13 @@ COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
 CREATE TABLE mailgres.routes (
     route       text PRIMARY KEY CHECK (route ~ '^[a-z][a-z0-9_-]{0,62}$'),
     paused      boolean NOT NULL DEFAULT false,
-    description text NOT NULL DEFAULT ''
+    description text NOT NULL DEFAULT '',
+    initial     boolean NOT NULL DEFAULT false
 );
 
 COMMENT ON TABLE mailgres.routes IS 'Named ways out of the queue; an email has one.';
+COMMENT ON COLUMN mailgres.routes.initial IS
+    'Still as the migration made it: the first worker that names providers sets it, and nothing but a command later.';
 
 CREATE TABLE mailgres.route_providers (
     route     text NOT NULL REFERENCES mailgres.routes ON DELETE CASCADE,
@@ -105,5 +113,5 @@ CREATE TABLE mailgres.provider_events (
 
 COMMENT ON TABLE mailgres.provider_events IS 'What happened to providers: circuits, pauses, quotas.';
 COMMENT ON COLUMN mailgres.provider_events.event IS
-    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed.';
+    'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed, ClockCorrected.';
 COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call showed it; null: by hand.';

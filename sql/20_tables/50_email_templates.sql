@@ -51,7 +51,7 @@ COMMENT ON COLUMN mailgres.template_versions.is_default IS
     'The language for those who asked for none that is there.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.refuse(

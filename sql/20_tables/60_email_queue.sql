@@ -1,4 +1,4 @@
--- The queue. One row per recipient; the status says where it stands:
+-- The queue. One row per message; the status says where it stands:
 --
 --   pending -> sending -> sent
 --                      -> pending   (a later next_retry_at)
@@ -7,7 +7,8 @@
 --
 -- docs/lifecycle.md draws it. What must hold in each status is a CHECK below, not
 -- a habit of the code. Lists of values are domains, because their checks are kept
--- with a cached plan, while CHECKs of a table are read anew by every statement.
+-- with a cached plan, while CHECKs of a table are read anew by every statement; so is
+-- what a column takes (55_fields.sql).
 
 CREATE DOMAIN mailgres.status AS text
     CHECK (VALUE IN ('pending', 'sending', 'sent', 'failed', 'cancelled'));
@@ -15,19 +16,16 @@ CREATE DOMAIN mailgres.dead_reason AS text
     CHECK (VALUE IN ('exhausted', 'permanent', 'expired', 'uncertain', 'crashed'));
 CREATE DOMAIN mailgres.error_class AS text
     CHECK (VALUE IN ('transient', 'rate', 'quota', 'config', 'permanent', 'ambiguous'));
-CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
-CREATE DOMAIN mailgres.count AS int CHECK (VALUE >= 0);
-CREATE DOMAIN mailgres.tenant AS text COLLATE "C" CHECK (VALUE <> '');
 
 CREATE TABLE public.email_queue (
     id                   uuid PRIMARY KEY DEFAULT mailgres.uuid_v7(),
     user_id              uuid,
-    template_type        text NOT NULL,
-    recipient_email      text NOT NULL,
-    payload              jsonb NOT NULL DEFAULT '{}',
+    template_type        mailgres.template_name NOT NULL,
+    recipient_email      mailgres.address NOT NULL,
+    payload              mailgres.payload NOT NULL DEFAULT '{}',
     status               mailgres.status NOT NULL DEFAULT 'pending',
     retries              mailgres.count NOT NULL DEFAULT 0,
-    max_retries          mailgres.count NOT NULL DEFAULT 3,
+    max_retries          mailgres.most_retries NOT NULL DEFAULT 3,
     last_attempt_at      timestamptz,
     next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
     error_message        text,
@@ -41,11 +39,11 @@ CREATE TABLE public.email_queue (
     scheduled_for        timestamptz,
     expires_at           timestamptz,
     ready                boolean NOT NULL DEFAULT false,
-    idempotency_key      text,
-    correlation_id       text,
+    idempotency_key      mailgres.key,
+    correlation_id       mailgres.key,
     retry_policy         text,
-    retry_delay          interval,
-    max_retry_delay      interval,
+    retry_delay          mailgres.delay,
+    max_retry_delay      mailgres.delay,
 
     -- how it ended, or how the last try did
     sent_at              timestamptz,
@@ -74,15 +72,16 @@ CREATE TABLE public.email_queue (
     begun_at             timestamptz,
 
     -- content of applications that render themselves
-    from_email           text,
-    reply_to             text,
-    subject              text,
-    html                 text,
-    text                 text,
-    headers              jsonb,
-    tags                 jsonb,
-    cc                   text[],
-    bcc                  text[],
+    from_email           mailgres.sender,
+    reply_to             mailgres.sender,
+    subject              mailgres.subject,
+    html                 mailgres.body,
+    text                 mailgres.body,
+    headers              mailgres.headers,
+    tags                 mailgres.tags,
+    also_to              mailgres.more_addresses,
+    cc                   mailgres.addresses,
+    bcc                  mailgres.addresses,
     has_attachments      boolean NOT NULL DEFAULT false,
 
     -- when a janitor has to look at the row: it is due, it expires, its lease
@@ -149,7 +148,7 @@ COMMENT ON TABLE public.email_queue IS 'Every email: waiting, being sent, sent, 
 COMMENT ON COLUMN public.email_queue.id IS 'Time-ordered uuid (version 7).';
 COMMENT ON COLUMN public.email_queue.user_id IS 'The user of the application whom this email concerns.';
 COMMENT ON COLUMN public.email_queue.template_type IS 'Which template; of an email with its own content, a name for statistics.';
-COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to.';
+COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to; the first, if there are several.';
 COMMENT ON COLUMN public.email_queue.payload IS 'Variables of the template.';
 COMMENT ON COLUMN public.email_queue.status IS 'pending, sending, sent, failed (dead) or cancelled.';
 COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first try.';
@@ -199,6 +198,7 @@ COMMENT ON COLUMN public.email_queue.html IS 'HTML part, when the email brings i
 COMMENT ON COLUMN public.email_queue.text IS 'Text part, when the email brings its own content.';
 COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of strings.';
 COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
+COMMENT ON COLUMN public.email_queue.also_to IS 'Further To addresses of the same message.';
 COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
 COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
 COMMENT ON COLUMN public.email_queue.has_attachments IS 'Whether files go with it (mailgres.attachments).';

@@ -43,7 +43,7 @@ CREATE TRIGGER email_logs_are_append_only
 COMMENT ON TABLE public.email_logs IS
     'Every change of status and every try of every email. Append-only.';
 COMMENT ON COLUMN public.email_logs.event IS
-    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; or what a provider reported: delivered, bounced, complained, failed.';
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: a further recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
 COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
 COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
 COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';

@@ -27,6 +27,10 @@ CREATE TABLE mailgres.rollup_deltas (
     newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
+-- For publications, which need to tell one row from another: a key would cost every outcome
+-- two entries of an index, this costs nothing.
+ALTER TABLE mailgres.rollup_deltas REPLICA IDENTITY FULL;
+
 COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.rollup_deltas.status IS
     'sent, failed or cancelled; or bounced, which is counted besides the status.';
@@ -50,9 +54,11 @@ CREATE TABLE mailgres.try_deltas (
     seconds      double precision NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
+ALTER TABLE mailgres.try_deltas REPLICA IDENTITY FULL;
+
 COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.try_deltas.event IS
-    'As in email_logs; and claimed: the claim of a retry, with the seconds since the try before.';
+    'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
 COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
 COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
 
@@ -163,7 +169,7 @@ CREATE TABLE mailgres.tenant_activity (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
-    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs.';
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted besides.';
 COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
 COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
     'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';

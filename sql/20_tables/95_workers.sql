@@ -3,10 +3,17 @@ CREATE TABLE mailgres.workers (
     started_at  timestamptz NOT NULL DEFAULT mailgres.now(),
     seen_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     version     text NOT NULL DEFAULT '',
-    details     jsonb NOT NULL DEFAULT '{}'
+    details     jsonb NOT NULL DEFAULT '{}',
+    providers   text[],
+    on_demand   boolean NOT NULL DEFAULT false,
+    stopped_at  timestamptz
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE mailgres.workers IS 'Heartbeats of the workers.';
+COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
+COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN mailgres.workers.on_demand IS
+    'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
+COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
 
 -- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
 -- all committing transactions share. A worker that sleeps has a row here.
@@ -18,3 +25,19 @@ CREATE TABLE mailgres.sleepers (
 
 COMMENT ON TABLE mailgres.sleepers IS
     'Workers that sleep and want to be woken by an email due before sleeps_until.';
+
+CREATE TABLE mailgres.janitor_failures (
+    janitor    text NOT NULL CHECK (length(janitor) <= 200),
+    worker     text NOT NULL CHECK (length(worker) <= 200),
+    failures   int NOT NULL DEFAULT 1,
+    since      timestamptz NOT NULL DEFAULT mailgres.now(),
+    failed_at  timestamptz NOT NULL DEFAULT mailgres.now(),
+    run_every  interval NOT NULL,
+    error      text NOT NULL,
+    PRIMARY KEY (janitor, worker)
+) WITH (fillfactor = 50);
+
+COMMENT ON TABLE mailgres.janitor_failures IS 'Janitors that failed in their last run, by the worker that ran them.';
+COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'Runs in a row that failed.';
+COMMENT ON COLUMN mailgres.janitor_failures.run_every IS
+    'How often it runs: a failure that is much older is that of a worker that is gone.';

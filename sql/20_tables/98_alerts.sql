@@ -11,7 +11,7 @@ CREATE TABLE mailgres.alert_rules (
     severity     text NOT NULL CHECK (severity IN ('info', 'warning', 'critical')),
     enabled      boolean NOT NULL DEFAULT true,
     about        text NOT NULL DEFAULT 'queue'
-                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session')),
+                 CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session', 'janitor')),
     means        text NOT NULL CHECK (means <> ''),
     runbook      text NOT NULL GENERATED ALWAYS AS ('docs/runbook.md#' || name) STORED,
     CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)

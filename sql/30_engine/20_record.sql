@@ -62,7 +62,7 @@ COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
 
 -- Somebody imports a history: settled emails are counted from the start.
 CREATE FUNCTION mailgres.record_import() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
@@ -78,7 +78,7 @@ CREATE TRIGGER record_import
     EXECUTE FUNCTION mailgres.record_import();
 
 CREATE FUNCTION mailgres.record() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
@@ -191,7 +191,7 @@ CREATE TRIGGER record
 
 -- Emails that leave the queue are still counted, but no longer as being in it.
 CREATE FUNCTION mailgres.record_removal() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
@@ -211,7 +211,7 @@ CREATE TRIGGER record_removal
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_removal();
 
 CREATE FUNCTION mailgres.record_truncate() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Who folds at this moment has to be done first, or his counts would stay.

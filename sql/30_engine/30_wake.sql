@@ -4,10 +4,11 @@
 -- awake and commits after it fell asleep still wakes it.
 
 CREATE FUNCTION mailgres.wake() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_looked text;
+    v_looked  text;
+    v_due     numeric;  -- a time as text would depend on DateStyle and TimeZone
 BEGIN
     -- Once per transaction is enough: an email that is due now stands for all others,
     -- one that is due later for those after it.
@@ -17,10 +18,11 @@ BEGIN
         v_looked := set_config('mailgres.looked', 'now', true);
     ELSE
         v_looked := current_setting('mailgres.looked', true);
-        IF v_looked <> '' AND v_looked::timestamptz <= NEW.next_retry_at THEN
+        v_due := extract(epoch FROM NEW.next_retry_at);
+        IF v_looked <> '' AND v_looked::numeric <= v_due THEN
             RETURN NULL;
         END IF;
-        v_looked := set_config('mailgres.looked', NEW.next_retry_at::text, true);
+        v_looked := set_config('mailgres.looked', v_due::text, true);
     END IF;
 
     -- A transaction of a stricter level sees the sleepers of its beginning only, so it
@@ -30,6 +32,11 @@ BEGIN
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
     ) OR (NEW.next_retry_at <= clock_timestamp()
           AND current_setting('transaction_isolation') <> 'read committed') THEN
+        v_looked := set_config('mailgres.looked', 'now', true);
+        -- A transaction that notified could not be prepared: the workers' next poll finds its emails.
+        IF current_query() ~* 'prepare([[:space:]]|/[*].*[*]/|--[^[:cntrl:]]*[[:cntrl:]])+transaction' THEN
+            RETURN NULL;
+        END IF;
         PERFORM pg_notify('mailgres', '');
     END IF;
     RETURN NULL;

@@ -3,7 +3,7 @@
 -- for notifications. Null: it does not listen, and only asks when something is due.
 
 CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Who looks up every second is still registered: nothing is written for that.
@@ -38,7 +38,7 @@ COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
     'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
 
 CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;

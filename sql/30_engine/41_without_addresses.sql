@@ -3,7 +3,7 @@
 
 CREATE FUNCTION mailgres.without_addresses(p_text text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN regexp_replace(left(p_text, 2000), '[^\s<>"''(),;:]+@[^\s<>"''(),;:]+', '<address>', 'g');
+RETURN regexp_replace(left(p_text, 2000), '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)(@|%40)[^\s<>"''(),;:]+', '<address>', 'gi');
 
 COMMENT ON FUNCTION mailgres.without_addresses(text) IS
     'The text with email addresses replaced by a placeholder.';

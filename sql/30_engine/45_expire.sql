@@ -12,7 +12,7 @@ BEGIN
         ready = false,
         dead_at = mailgres.now(),
         dead_reason = CASE WHEN q.uncertain_since IS NULL THEN 'expired' ELSE 'uncertain' END,
-        error_message = format('not sent before it expired at %s', q.expires_at)
+        error_message = format('not sent before it expired at %s', mailgres.time_text(q.expires_at))
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
@@ -27,7 +27,7 @@ COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
     'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     RETURN mailgres.expire_these(ARRAY(

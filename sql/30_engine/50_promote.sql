@@ -3,7 +3,7 @@
 -- waited dies instead. Bounded, so that a claim may call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_ids uuid[];

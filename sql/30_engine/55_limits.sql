@@ -1,13 +1,28 @@
 -- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
 -- the buckets, so that two claims do not take the same tokens.
 
+-- One that was filled in the future was filled before the clock went back. Nobody knows how
+-- long ago that was, so it is full, as it is after a second. (A claim may be a little older
+-- than the one that filled it last.)
 CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
     LANGUAGE sql STABLE
-RETURN least(
-    greatest(b.per_second, 1),
-    b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0));
+RETURN CASE
+    WHEN b.filled_at > mailgres.now() + interval '10 seconds' THEN greatest(b.per_second, 1)
+    ELSE least(
+        greatest(b.per_second, 1),
+        b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0))
+END;
 
 COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+
+-- Who waited for the bucket may be older than who filled it last: that time is not filled in
+-- twice.
+CREATE FUNCTION mailgres.filled_until(b mailgres.buckets) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN b.filled_at BETWEEN mailgres.now() AND mailgres.now() + interval '10 seconds' THEN b.filled_at
+            ELSE mailgres.now() END;
+
+COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'Until when a bucket is filled once it was looked at now.';
 
 -- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
 CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
@@ -22,7 +37,7 @@ BEGIN
     VALUES (p_name, p_per_second, greatest(p_per_second, 1))
     ON CONFLICT (name) DO UPDATE
         SET per_second = excluded.per_second, tokens = mailgres.tokens_of(b),
-            filled_at = greatest(b.filled_at, mailgres.now())
+            filled_at = mailgres.filled_until(b)
         WHERE b.per_second <> excluded.per_second;
 END
 $$;
@@ -30,14 +45,12 @@ $$;
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
     'Sets how much may go out in a second; null means without limit.';
 
--- Who waited for the bucket may be older than who filled it last: that time is not
--- filled in twice.
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE mailgres.buckets b
-    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = greatest(b.filled_at, mailgres.now())
+    SET tokens = mailgres.tokens_of(b) - p_tokens, filled_at = mailgres.filled_until(b)
     WHERE b.name = p_name;
 END
 $$;
@@ -150,7 +163,7 @@ COMMENT ON FUNCTION mailgres.tenant_room(text) IS
 -- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
 -- are ready and there is no token, or a provider put them off a moment ago.
 CREATE FUNCTION mailgres.rate_frees_at() RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_soon constant interval := '10 seconds';

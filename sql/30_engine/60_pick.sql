@@ -52,7 +52,7 @@ COMMENT ON FUNCTION mailgres.share_of(text) IS
 CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN NOT q.has_attachments AND num_nonnulls(
-    q.subject, q.from_email, q.reply_to, q.headers, q.cc, q.bcc, q.uncertain_since) = 0;
+    q.subject, q.from_email, q.reply_to, q.headers, q.also_to, q.cc, q.bcc, q.uncertain_since) = 0;
 
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
     'Whether a processor can send it that knows the template and the payload only.';

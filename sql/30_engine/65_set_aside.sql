@@ -20,7 +20,7 @@ BEGIN
       AND q.begun_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_bound(q)
       AND EXISTS (
           SELECT FROM public.email_suppressions s
-          WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
+          WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
     -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
     -- provider for days: only a person can decide.

@@ -139,7 +139,7 @@ BEGIN
           AND (mailgres.is_bound(q)
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
-                   WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+                   WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
     IF cardinality(p_route.providers) > 1 THEN
         v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
     END IF;
@@ -235,7 +235,7 @@ CREATE FUNCTION mailgres.claim(
     p_lease interval DEFAULT '60 seconds',
     p_providers text[] DEFAULT NULL
 ) RETURNS SETOF public.email_queue
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     c_rpc     constant boolean := p_worker = 'rpc';
@@ -278,6 +278,11 @@ BEGIN
     END IF;
 
     v_routes := mailgres.open_routes(p_providers, c_rpc);
+    -- None to be had may be the work of a clock that went back; a queue that only a cron job
+    -- works has no janitor to see it.
+    IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
+        v_routes := mailgres.open_routes(p_providers, c_rpc);
+    END IF;
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
         SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE;
@@ -317,7 +322,7 @@ BEGIN
         END IF;
         IF v_leased > 0 THEN
             v_slot.turn := v_slot.turn + 1;
-            PERFORM nextval('mailgres.rounds');
+            PERFORM nextval('mailgres.rounds'), mailgres.commit_durably();
             EXIT;
         END IF;
     END LOOP;

@@ -1,8 +1,8 @@
--- A worker returns emails it has not sent: it stops, or begin() refused them. It
+-- A worker returns emails it has not sent: it stops, or start_attempts() refused them. It
 -- knows that its own call was not made; an earlier try stays as uncertain as it was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     UPDATE mailgres.providers p SET probe_until = mailgres.now() WHERE p.probe_token = p_token;

@@ -5,7 +5,7 @@
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     UPDATE public.email_queue q

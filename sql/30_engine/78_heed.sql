@@ -1,7 +1,16 @@
 -- What outcomes say about a provider, beyond the emails they belong to: it fails and is
 -- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
 
--- Not before a second has passed, also if its clock and ours differ.
+-- What the provider asked for comes as a duration: the time is that of this server, whatever
+-- clocks the worker and the provider have. No more than a month's quota takes is believed.
+CREATE FUNCTION mailgres.time_after(p_seconds double precision) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p_seconds IS NOT NULL
+            THEN mailgres.now() + make_interval(secs => least(greatest(p_seconds, 0), 32 * 86400)) END;
+
+COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time so many seconds from now; null for null.';
+
+-- Not before a second has passed.
 CREATE FUNCTION mailgres.asked_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
@@ -72,7 +81,7 @@ CREATE FUNCTION mailgres.wait_for(
 AS $$
 BEGIN
     UPDATE mailgres.providers p
-    SET waits_until = p_until, waits_for = p_what
+    SET waits_until = p_until, waits_since = mailgres.now(), waits_for = p_what
     WHERE p.name = p_provider.name AND (p.waits_until IS NULL OR p.waits_until < p_until);
     IF FOUND AND (p_provider.waits_until IS NULL OR p_provider.waits_until <= mailgres.now()) THEN
         INSERT INTO mailgres.provider_events (provider, event, reason, worker)
@@ -133,8 +142,40 @@ $$;
 COMMENT ON FUNCTION mailgres.count_sent(mailgres.providers, int, text) IS
     'Counts sent emails against the quotas of a provider.';
 
--- Whether the circuit has to change. A call that failed because of the provider counts;
--- an answer of any other kind, to whatever email, shows that it is there.
+-- Whether a report is of a call that failed because of the provider.
+CREATE FUNCTION mailgres.is_failure(r mailgres.report) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+
+COMMENT ON FUNCTION mailgres.is_failure(mailgres.report) IS
+    'Whether a call failed because of the provider, which is what its circuit counts.';
+
+-- Asked only after a failure: what outcomes are counted as anyway, and not yet folded or folded
+-- to minutes, says how much was tried. Both sides count emails, as the counts do, and begin with
+-- the minute in which the window began, as folded counts know no seconds.
+CREATE FUNCTION mailgres.reaches_share(p mailgres.providers) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_failed  numeric;
+    v_tried   numeric;
+BEGIN
+    SELECT sum(c.emails) FILTER (WHERE c.outcome = 'provider_failed'),
+           sum(c.emails) FILTER (WHERE c.outcome <> 'provider_failed')
+    INTO v_failed, v_tried
+    FROM mailgres.counted_by_minute c
+    WHERE c.minute >= date_trunc('minute', mailgres.now() - p.failure_window, 'UTC') AND c.provider = p.name
+      AND c.outcome IN ('sent', 'retry', 'deferred', 'dead', 'provider_failed');
+    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_tried, 0);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reaches_share(mailgres.providers) IS
+    'Whether the failed calls of a provider had a large enough part of the emails it was given lately.';
+
+-- Whether the circuit has to change. A call that failed because of the provider counts. An
+-- answered call ends a row of failures; so does one of the same report, as nobody knows which
+-- came first.
 CREATE FUNCTION mailgres.heed_failures(p_provider mailgres.providers, p_reports mailgres.report[])
     RETURNS void
     LANGUAGE plpgsql
@@ -142,24 +183,25 @@ AS $$
 DECLARE
     p          mailgres.providers := p_provider;
     v_bad      int;
+    v_emails   int;
     v_answers  int;
     v_worst    mailgres.report;
     v_reason   text;
     v_probed   boolean;
 BEGIN
-    SELECT count(DISTINCT r.call) FILTER (WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')),
+    SELECT count(DISTINCT r.call) FILTER (WHERE mailgres.is_failure(r)),
+           count(*) FILTER (WHERE mailgres.is_failure(r)),
            count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
            bool_or(r.token = p.probe_token)
-    INTO v_bad, v_answers, v_probed
+    INTO v_bad, v_emails, v_answers, v_probed
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
-    WHERE r.account AND r.outcome IN ('transient', 'ambiguous', 'config')
+    WHERE mailgres.is_failure(r)
     ORDER BY r.token = p.probe_token DESC NULLS LAST, r.outcome = 'config' DESC LIMIT 1;
     v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
 
     IF v_probed AND p.circuit = 'half_open' THEN
-        PERFORM FROM unnest(p_reports) r
-        WHERE r.token = p.probe_token AND r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
+        PERFORM FROM unnest(p_reports) r WHERE r.token = p.probe_token AND mailgres.is_failure(r);
         IF FOUND THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         ELSE
@@ -170,14 +212,20 @@ BEGIN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;
     ELSIF v_bad > 0 OR p.failures > 0 THEN
-        p.failures := v_bad + CASE WHEN v_answers = 0 THEN p.failures ELSE 0 END;
+        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_bad ELSE 0 END;
         p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
         p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
         UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
+        IF v_bad > 0 THEN
+            INSERT INTO mailgres.try_deltas
+                (at, event, attempt, tenant_id, provider, error_class, error_code, emails)
+            VALUES (mailgres.now(), 'provider_failed', 0, '', p.name, '', '', v_emails);
+        END IF;
         IF p.circuit = 'closed' AND v_bad > 0 AND (
             p.failures >= p.failure_threshold
             OR (SELECT count(*) FROM unnest(p.failed_at) f
-                WHERE f > mailgres.now() - p.failure_window) >= p.failure_threshold)
+                WHERE f > mailgres.now() - p.failure_window AND f <= mailgres.now() + interval '1 minute') >= p.failure_threshold
+               AND mailgres.reaches_share(p))
         THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;

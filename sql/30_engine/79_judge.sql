@@ -73,6 +73,10 @@ BEGIN
             v.dead_reason := 'exhausted';
         END IF;
     ELSE
+        IF p_apart AND p_called AND v_provider.idempotent THEN
+            -- Refused under the key of an earlier call: that one was not accepted.
+            v.uncertain_since := NULL;
+        END IF;
         IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
             v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
             v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)

@@ -8,13 +8,16 @@
 --   provider_message_id   of a sent email
 --   code, message, detail of a fault; the message must not quote addresses
 --   duration_ms           how long the provider took
---   retry_at              when the provider said to come back (rate, quota, config)
+--   retry_after           in how many seconds the provider said to come back (rate, quota,
+--                         config): a duration, because the worker's clock is another
 --   batch_size            how many emails the call had, if several
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   called                false: no call was made, as the email could not be rendered or
 --                         prepared; that says nothing about the provider
 --   suppress              the address does not exist: never write to it again
+--   refused_copies        of a sent email: recipients besides the first whom the provider refused,
+--                         each with code, message and detail
 --
 -- Returns a row for every outcome: what became of the email, or in `refused` the
 -- SQLSTATE for which nothing was changed (MG030: the lease was lost).
@@ -27,9 +30,9 @@ AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
-                   coalesce(o.account, false), o.code, o.message, o.retry_at)::mailgres.report
+                   coalesce(o.account, false), o.code, o.message, mailgres.time_after(o.retry_after))::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
-            id uuid, token uuid, outcome text, code text, message text, retry_at timestamptz, account boolean,
+            id uuid, token uuid, outcome text, code text, message text, retry_after double precision, account boolean,
             called boolean)
         JOIN public.email_queue q ON q.id = o.id AND q.lease_token = o.token
         WHERE q.id = ANY (p_ids) AND o.called IS NOT FALSE);
@@ -59,9 +62,35 @@ $$;
 COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
     'Suppresses the addresses that a provider said do not exist.';
 
+-- A provider can take an email and refuse some of its recipients: the log says which and why.
+CREATE FUNCTION mailgres.log_refused_copies(p_outcomes jsonb) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_outcomes constant jsonb := jsonb_path_query_array(
+        p_outcomes, '$[*] ? (@.outcome == "sent" && exists (@.refused_copies))');
+    v_ids constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
+BEGIN
+    INSERT INTO public.email_logs
+        (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, provider,
+         provider_message_id, error_code, error_message, error_detail)
+    SELECT q.id, 'copy_refused', q.status, q.status, q.retries + 1, q.tenant_id, q.template_type, q.provider,
+           q.provider_message_id, left(c.code, 100),
+           coalesce(nullif(mailgres.without_addresses(c.message), ''), 'a copy was refused'), left(c.detail, 4000)
+    FROM jsonb_to_recordset(v_outcomes) AS o(id uuid, provider_message_id text, refused_copies jsonb)
+    JOIN public.email_queue q
+        ON q.id = o.id AND q.status = 'sent' AND q.provider_message_id = o.provider_message_id
+    CROSS JOIN LATERAL jsonb_to_recordset(o.refused_copies) AS c(code text, message text, detail text)
+    WHERE q.id = ANY (v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.log_refused_copies(jsonb) IS
+    'Logs the recipients besides the first whom a provider refused of emails that it took.';
+
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
     SET enable_nestloop = off SET jit = off
 AS $$
 #variable_conflict use_column
@@ -82,7 +111,7 @@ BEGIN
 
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
-    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent")';
+    v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
     PERFORM FROM mailgres.providers p
     WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
     IF FOUND THEN
@@ -92,15 +121,23 @@ BEGIN
             WHERE NOT o.called);
     END IF;
 
+    -- Where a key protects, an outcome that a crash loses is found again by repeating the call.
+    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') AND EXISTS (
+        SELECT FROM public.email_queue q LEFT JOIN mailgres.providers p ON p.name = q.provider
+        WHERE q.id = ANY (v_ids) AND p.idempotent IS NOT TRUE)
+    THEN
+        PERFORM mailgres.commit_durably();
+    END IF;
+
     RETURN QUERY
     WITH told AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
-            detail text, duration_ms int, retry_at timestamptz, batch_size int, account boolean,
+            detail text, duration_ms int, retry_after double precision, batch_size int, account boolean,
             pinned boolean, called boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
-                   q, o.outcome, o.retry_at, coalesce(o.account, false), coalesce(o.pinned, false),
+                   q, o.outcome, mailgres.time_after(o.retry_after), coalesce(o.account, false), coalesce(o.pinned, false),
                    coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
@@ -122,10 +159,10 @@ BEGIN
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
-            error_code = o.code,
+            error_code = left(o.code, 100),
             error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
                 nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
-            error_detail = o.detail,
+            error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
             -- who got through a call does not kill workers
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
@@ -150,6 +187,7 @@ BEGIN
     END IF;
     IF v_faults THEN
         PERFORM mailgres.suppress_reported(p_outcomes);
+        PERFORM mailgres.log_refused_copies(p_outcomes);
     END IF;
 END
 $$;

@@ -75,12 +75,14 @@ COMMENT ON FUNCTION mailgres.take_lost(int) IS
     'Locks emails whose lease has ended, oldest first, and the rest of their batches.';
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_ids    constant uuid[] := mailgres.take_lost(p_limit);
+    v_ids    uuid[];
     v_count  int;
 BEGIN
+    PERFORM mailgres.correct_times(p_limit);
+    v_ids := mailgres.take_lost(p_limit);
     WITH lost AS MATERIALIZED (
         SELECT q.id,
                q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,

@@ -4,7 +4,7 @@
 
 -- How many claims there have been: the rounds that tenants wait for are counted in these.
 CREATE FUNCTION mailgres.turns() RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
 
 COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
@@ -18,7 +18,7 @@ CREATE FUNCTION mailgres.count_open(p_most int DEFAULT 1000000)
         emails bigint, due bigint, recent bigint, parked bigint,
         oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
         oldest_lease timestamptz)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
     SET enable_seqscan = on SET jit = off
 AS $$
 #variable_conflict use_column
@@ -41,7 +41,7 @@ BEGIN
                max(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at > v_now) AS last_due,
                min(o.leased_at) AS oldest_lease
         FROM (
-            (SELECT 'pending' AS status, q.template_type, q.retries::int AS retries, q.route::text AS route,
+            (SELECT 'pending' AS status, q.template_type::text, q.retries::int AS retries, q.route::text AS route,
                     q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
                     NULL::timestamptz AS leased_at
              FROM public.email_queue q WHERE q.ready LIMIT p_most)
@@ -69,7 +69,7 @@ COMMENT ON FUNCTION mailgres.count_open(int) IS
 -- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
 -- there are none yet (its row was never valid), fewer are counted the next time.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     c_most   constant int := CASE

@@ -108,7 +108,7 @@ COMMENT ON FUNCTION mailgres.fold_tries(int) IS
     'Adds deltas of what was done; returns how many were added.';
 
 CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- One at a time: two folders would take the same rollup rows in other orders.
@@ -125,7 +125,7 @@ COMMENT ON FUNCTION mailgres.fold(int) IS
 -- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
 -- minutes after a week and a day.
 CREATE FUNCTION mailgres.trim_rollups(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_hour    constant timestamptz := (SELECT mailgres.now() - s.counts_ttl FROM mailgres.settings s);

@@ -6,7 +6,7 @@
 -- every call compile for a second.
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -74,7 +74,7 @@ COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
     'Takes emails out of the queue with all that hangs on them; returns how many.';
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE

@@ -5,7 +5,7 @@
 CREATE FUNCTION mailgres.take_deaths(
     p_limit int DEFAULT 1000, p_ids uuid[] DEFAULT NULL, OUT handled int, OUT told jsonb
 )
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
     WITH taken AS (

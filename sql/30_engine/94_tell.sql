@@ -79,7 +79,7 @@ COMMENT ON FUNCTION mailgres.all_dead_until() IS
 CREATE FUNCTION mailgres.tell(
     p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
 )
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE

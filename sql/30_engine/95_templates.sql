@@ -3,7 +3,7 @@
 -- missing, text may not, because every email has a text part.
 
 CREATE FUNCTION mailgres.template_contents(p_template_type text, p_version int) RETURNS jsonb
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN (
     SELECT jsonb_object_agg(v.locale, jsonb_build_object(
         'subject', v.subject, 'html', v.html, 'text', v.text, 'default', v.is_default))
@@ -38,7 +38,7 @@ BEGIN
             WHEN jsonb_path_exists(e.value, '$.* ? (@.type() != "string" && @.type() != "null")')
                 THEN 'has a part that is not a string'
             WHEN mailgres.clean_source(e.value ->> 'subject') IS NULL THEN 'has no subject'
-            WHEN mailgres.clean_source(e.value ->> 'subject') ~ '[\n\r]' THEN 'has a subject of several lines'
+            WHEN mailgres.clean_source(e.value ->> 'subject') ~ E'[\n\r]' THEN 'has a subject of several lines'
             WHEN mailgres.clean_source(e.value ->> 'text') IS NULL THEN 'has no text'
             WHEN octet_length(e.value ->> 'subject') > 4096 OR octet_length(e.value ->> 'html') > 524288
                  OR octet_length(e.value ->> 'text') > 524288 THEN 'is too long'
@@ -130,7 +130,7 @@ CREATE FUNCTION mailgres.push_template(
     p_settings jsonb DEFAULT '{}',
     p_default_locale text DEFAULT NULL
 ) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_fault     text := mailgres.fault_of_contents(p_contents);
@@ -182,7 +182,7 @@ COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
     'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those the template has.';
 
 CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE public.email_templates t SET retired_at = mailgres.now(), updated_at = mailgres.now()

@@ -50,7 +50,7 @@ COMMENT ON FUNCTION mailgres.lock_notices() IS 'What the operators were told, lo
 
 -- News that are an hour old are none. Who takes some has a minute to tell them.
 CREATE FUNCTION mailgres.take_news(p_webhook text, OUT handled int, OUT news jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_old int;
@@ -79,7 +79,7 @@ COMMENT ON FUNCTION mailgres.take_news(text) IS
     'Takes news for the webhook with that digest, unless it is switched off.';
 
 CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_news bigint DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     c_most      constant int := 10;
@@ -110,7 +110,7 @@ COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, bigint) IS
     'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
 
 CREATE FUNCTION mailgres.reset_webhook() RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE mailgres.notices n SET webhook_failures = 0, webhook_off_since = NULL

@@ -251,6 +251,9 @@ BEGIN
                         NULL::timestamptz
     FROM mailgres.providers p WHERE p.circuit <> 'closed' AND p.enabled;
 
+    RETURN QUERY SELECT 'provider_missing', m.provider, mailgres.minutes(m.since), NULL::bigint, m.since
+    FROM mailgres.missing_providers() m;
+
     RETURN QUERY SELECT r.name, s.provider, greatest(
         100.0 * s.used_today / nullif(s.daily_quota, 0), 100.0 * s.used_this_month / nullif(s.monthly_quota, 0)
         )::double precision, NULL::bigint, NULL::timestamptz
@@ -259,10 +262,13 @@ BEGIN
 
     RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
     FROM mailgres.notices n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+
+    RETURN QUERY SELECT 'janitor_failing', j.janitor, j.failures::double precision, NULL::bigint, j.since
+    FROM mailgres.failing_janitors() j;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers and the webhook.';
+COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook and janitors.';
 
 -- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
 -- has pg_read_all_stats, or owns the database as a superuser.

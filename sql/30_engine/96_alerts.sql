@@ -13,7 +13,7 @@ CREATE FUNCTION mailgres.alerts_now()
     RETURNS TABLE (
         rule text, subject text, severity text, figure numeric, threshold numeric, unit text,
         since timestamptz, means text, runbook text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -126,7 +126,7 @@ RETURN EXISTS (
 COMMENT ON FUNCTION mailgres.is_worth_mail(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
 
 CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT told jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_notices  mailgres.notices := mailgres.lock_notices();

@@ -2,7 +2,7 @@
 -- seen before keeps its first message.
 
 CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO mailgres.captured (key, queue_id, message)

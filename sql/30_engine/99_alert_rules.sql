@@ -20,7 +20,7 @@ CREATE FUNCTION mailgres.set_alert_rule(
     p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
     p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
 ) RETURNS mailgres.alert_rules
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_rule mailgres.alert_rules;

@@ -99,7 +99,7 @@ COMMENT ON FUNCTION mailgres.out_at(mailgres.providers, bigint, timestamptz) IS
 CREATE FUNCTION mailgres.eta()
     RETURNS TABLE (
         route text, emails bigint, later bigint, provider text, starts timestamptz, at timestamptz, why text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE

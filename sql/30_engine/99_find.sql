@@ -140,7 +140,7 @@ CREATE FUNCTION mailgres.find_emails(
     p_limit int DEFAULT 100,
     p_sort text DEFAULT 'newest'
 ) RETURNS SETOF uuid
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
     v_filter constant mailgres.filter := mailgres.read_filter(p_filter);
@@ -170,7 +170,7 @@ COMMENT ON FUNCTION mailgres.find_emails(jsonb, uuid, int, text) IS
     'The ids of the emails that a filter leaves, newest (or oldest) first; the next page comes after the last of them.';
 
 CREATE FUNCTION mailgres.count_emails(p_filter jsonb DEFAULT '{}', p_most int DEFAULT NULL) RETURNS bigint
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
     v_filter constant mailgres.filter := mailgres.read_filter(p_filter);

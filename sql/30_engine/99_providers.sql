@@ -22,7 +22,7 @@ COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refu
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- The provider before its usage, as finish locks them. A claim that has the bucket does
@@ -49,26 +49,46 @@ $$;
 COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
     'Keeps what a provider said of its own limits, for all workers.';
 
--- Emails that were told to wait for a limit of a provider wait until then, also when an
--- operator knows better: a larger plan was bought, the fault was theirs.
-CREATE FUNCTION mailgres.free_waiting(p_provider mailgres.providers) RETURNS void
+-- Emails that wait because of a provider wait until their time, also when an operator knows
+-- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
+-- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
+-- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
+CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
     LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_now   constant timestamptz := mailgres.now();
+    v_ids   uuid[];
 BEGIN
-    UPDATE public.email_queue q SET next_retry_at = mailgres.now()
-    WHERE q.status = 'pending' AND NOT q.ready
-      AND q.due_at > mailgres.now() AND q.due_at <= p_provider.waits_until
-      AND q.provider = p_provider.name AND q.error_class IN ('rate', 'quota');
+    v_ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
+          AND (q.error_class IN ('rate', 'quota')
+               -- tried whether the provider is back, and waits longer than its policy says
+               OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
+                  AND q.error_class IN ('transient', 'ambiguous')));
+    IF NOT p_limits_only THEN
+        v_ids := v_ids || ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE (q.uncertain_since IS NOT NULL OR q.parked_since IS NOT NULL AND q.status = 'pending')
+              AND q.status = 'pending' AND NOT q.ready AND q.provider = p.name);
+    END IF;
+    v_ids := mailgres.with_whole_batches(ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
+          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
+        ORDER BY q.id FOR UPDATE SKIP LOCKED));
+    UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.free_waiting(mailgres.providers) IS
-    'Lets emails go at once that wait for a limit of a provider.';
+COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
+    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
 
 CREATE FUNCTION mailgres.limit_provider(
     p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_provider mailgres.providers := mailgres.known_provider(p_name);
@@ -80,7 +100,7 @@ BEGIN
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
     -- What was waited for may no longer hold.
     IF v_provider.waits_for = 'quota' THEN
-        PERFORM mailgres.free_waiting(v_provider);
+        PERFORM mailgres.release_waiting(v_provider, true);
     END IF;
     UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
     WHERE p.name = p_name AND p.waits_for = 'quota';
@@ -93,7 +113,7 @@ COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
     'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
 
 CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
@@ -109,7 +129,7 @@ COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
 CREATE FUNCTION mailgres.pause_provider(
     p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
@@ -127,7 +147,7 @@ COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
     'Claims nothing for a provider until then; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_provider(p_name);
@@ -140,12 +160,12 @@ $$;
 COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
 
 CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_provider mailgres.providers := mailgres.known_provider(p_name);
 BEGIN
-    PERFORM mailgres.free_waiting(v_provider);
+    PERFORM mailgres.release_waiting(v_provider, false);
     UPDATE mailgres.providers p
     SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
     WHERE p.name = p_name;
@@ -159,11 +179,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reset_provider(text) IS
-    'Forgets failures and waits of a provider, and closes its circuit.';
+    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
 
 CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
     RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
@@ -173,7 +193,7 @@ BEGIN
     PERFORM mailgres.known_provider(x.name)
     FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
-    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description);
+    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
     INSERT INTO mailgres.route_providers (route, position, provider)
     SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)

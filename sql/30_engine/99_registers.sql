@@ -1,7 +1,7 @@
 -- What operators set about tenants, retry policies and suppressed addresses.
 
 CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.set_tenant(p_tenant, '{}');
@@ -14,7 +14,7 @@ COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
     'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE mailgres.tenants t SET paused_at = NULL, pause_reason = NULL
@@ -30,7 +30,7 @@ $$;
 COMMENT ON FUNCTION mailgres.resume_tenant(text) IS 'Ends the pause of a tenant; false if it was not paused.';
 
 CREATE FUNCTION mailgres.weigh_tenant(p_tenant text, p_weight int) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_weight IS NULL OR p_weight NOT BETWEEN 1 AND 100 THEN
@@ -49,7 +49,7 @@ CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
     tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
     route text, contact_email text, sent bigint, failed bigint, cancelled bigint
 )
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH settled AS (
         SELECT x.tenant_id,
@@ -94,7 +94,7 @@ COMMENT ON FUNCTION mailgres.tenant_states(int) IS
 -- p_settings: what is to change, the columns of retry_policies; what is not named stays,
 -- and steps and base take each other's place.
 CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_policy  mailgres.retry_policies;
@@ -134,18 +134,19 @@ COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, o
 -- its place from 1, whether it is new, was known or is not valid; those that are not are
 -- not written, and the caller decides about the rest.
 CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN QUERY
     WITH given AS MATERIALIZED (
-        SELECT e.place, lower(e.entry ->> 'recipient_email') AS address,
+        SELECT e.place, e.entry ->> 'recipient_email' AS given,
+               mailgres.canonical_address(e.entry ->> 'recipient_email') AS address,
                coalesce(nullif(e.entry ->> 'tenant_id', ''), '*') AS tenant,
                coalesce(nullif(e.entry ->> 'reason', ''), 'manual') AS reason, nullif(e.entry ->> 'detail', '') AS detail
         FROM jsonb_array_elements(p_entries) WITH ORDINALITY e(entry, place)
     ), checked AS MATERIALIZED (
         SELECT g.*, CASE
-            WHEN mailgres.is_address(g.address) IS NOT TRUE THEN 'address'
+            WHEN mailgres.is_address(g.given) IS NOT TRUE THEN 'address'
             WHEN g.reason NOT IN ('bounced', 'complained', 'unsubscribed', 'manual') THEN 'reason'
             WHEN length(g.tenant) > 200 THEN 'tenant'
             WHEN length(g.detail) > 1000 THEN 'detail' END AS fault
@@ -170,13 +171,17 @@ COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
     'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
 
 CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
-    LANGUAGE sql SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    DELETE FROM public.email_suppressions s
-    WHERE s.recipient_email IN (SELECT lower(a) FROM unnest(p_addresses) a)
-      AND s.tenant_id = coalesce(p_tenant, '*')
-    RETURNING s.recipient_email
+    WITH removed AS (
+        DELETE FROM public.email_suppressions s
+        WHERE s.recipient_email IN (SELECT mailgres.canonical_address(a) FROM unnest(p_addresses) a)
+          AND s.tenant_id = coalesce(p_tenant, '*')
+        RETURNING s.recipient_email
+    )
+    SELECT a FROM unnest(p_addresses) a
+    WHERE mailgres.canonical_address(a) IN (SELECT r.recipient_email FROM removed r)
 $$;
 
 COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
-    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those that were suppressed.';
+    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';

@@ -18,7 +18,7 @@ $$;
 COMMENT ON FUNCTION mailgres.known_route(text) IS 'The route, locked; refuses an unknown name.';
 
 CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_route(p_route);
@@ -30,7 +30,7 @@ COMMENT ON FUNCTION mailgres.pause_route(text) IS
     'Claims nothing for a route until it is resumed; what is on its way is finished.';
 
 CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM mailgres.known_route(p_route);
@@ -44,7 +44,7 @@ COMMENT ON FUNCTION mailgres.resume_route(text) IS 'Ends the pause of a route.';
 -- p_settings: an object with what is to change, `route` or `contact_email`; null takes
 -- it away.
 CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_route    constant text := p_settings ->> 'route';

@@ -24,7 +24,7 @@ CREATE FUNCTION mailgres.provider_states()
         used_this_month int,
         monthly_quota   int,
         routes          text[])
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
            p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION mailgres.provider_states() IS
 
 CREATE FUNCTION mailgres.route_states()
     RETURNS TABLE (route text, paused boolean, providers text[], open text[], tenants bigint, description text)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT r.route, r.paused,
            coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE p.name IS NOT NULL), '{}'),

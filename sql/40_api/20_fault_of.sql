@@ -18,14 +18,16 @@ BEGIN
             SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
         WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
              AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]'
+                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]'
                   OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
                   OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
         WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
              OR length(r.correlation_id) NOT BETWEEN 1 AND 256 THEN 'MG013'
         WHEN NOT mailgres.are_attachments(r.attachments) THEN 'MG014'
         WHEN NOT mailgres.is_sender(r.from_email) OR NOT mailgres.is_sender(r.reply_to)
-             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc) THEN 'MG016'
+             OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc)
+             OR NOT mailgres.are_addresses(r.also_to) OR cardinality(r.also_to) > 49 THEN 'MG016'
+        WHEN r.from_email IS NOT NULL AND NOT mailgres.may_send_as(r.tenant_id, r.from_email) THEN 'MG018'
         WHEN NOT mailgres.are_headers(r.headers) OR NOT mailgres.are_tags(r.tags) THEN 'MG017'
     END;
 END
@@ -48,7 +50,7 @@ RETURN CASE
     WHEN num_nonnulls(
         r.priority, r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route,
         r.retry_policy, r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to,
-        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments) > 0
+        r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to) > 0
         THEN mailgres.fault_of_options(r)
 END;
 
@@ -91,8 +93,10 @@ DECLARE
             'max_retries, retry_delay or max_retry_delay is out of range',
             'max_retries is 0 to 100; delays are not negative and at most 30 days.']
         WHEN 'MG008' THEN ARRAY[
-            format('it would expire (%s) before it could be sent', r.expires_at),
+            format('it would expire (%s) before it could be sent', mailgres.time_text(r.expires_at)),
             'Let expires_at be later than scheduled_for and later than now.']
+        WHEN 'MG009' THEN ARRAY[
+            'the idempotency key was used before for another email', 'Use a new key for new content.']
         WHEN 'MG010' THEN ARRAY[
             format('there is no retry policy %L', r.retry_policy),
             format('Known policies: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p))]
@@ -109,11 +113,17 @@ DECLARE
             'the attachments are not valid',
             'Give an array of objects with filename (no slashes), content (base64) and optionally content_type and content_id; 40 MB in all.']
         WHEN 'MG016' THEN ARRAY[
-            'from_email, reply_to, cc or bcc is not valid',
-            'Sender and reply address may have a display name, as in Example <mail@example.com>; cc and bcc are arrays of at most 50 plain addresses. No line breaks.']
+            'from_email, reply_to, also_to, cc or bcc is not valid',
+            'Sender and reply address may have a display name, as in Example <mail@example.com>; also_to, cc and bcc are arrays (of one dimension) of at most 50 plain addresses, also_to of 49. No line breaks.']
         WHEN 'MG017' THEN ARRAY[
             'headers or tags are not valid',
-            'Both are objects of strings without line breaks; From, To, Subject and the like are not set by headers; tags use letters, digits, _ and -.']
+            'Both are objects of strings without line breaks: at most 50 headers, 16 KB in all, and at most 40 tags of letters, digits, _ and -. Headers that mailgres, servers or providers set themselves or act on (From, Resent-*, Content-*, X-SES-* and the like) are not taken.']
+        WHEN 'MG018' THEN ARRAY[
+            'from_email is not an allowed sender of this tenant',
+            'Leave it out, or have its domain allowed: `mailgres senders allow`.']
+        WHEN 'MG019' THEN ARRAY[
+            'this role may not enqueue for that tenant',
+            'It is bound to one tenant: leave tenant_id out. `mailgres producers list` shows which role is bound to which.']
         ELSE ARRAY['the request is not valid', 'See the documentation of enqueue_email.']
     END;
 BEGIN

@@ -15,7 +15,8 @@ AS $$
     FROM unnest(p_requests) WITH ORDINALITY AS r(
         user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
         idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
-        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, place)
+        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, also_to,
+        place)
     CROSS JOIN mailgres.settings s
     LEFT JOIN public.email_templates t ON t.template_type = r.template_type
     LEFT JOIN mailgres.retry_policies policy
@@ -24,7 +25,7 @@ AS $$
         r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
         r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
         r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
-        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments)::mailgres.request AS request) x
+        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to)::mailgres.request AS request) x
 $$;
 
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
@@ -43,7 +44,7 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments)
     SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
            (x.request).recipient_email, (x.request).payload,
            coalesce((x.request).max_retries, (x.policy).max_retries),
@@ -60,7 +61,7 @@ BEGIN
            (x.request).retry_delay, (x.request).max_retry_delay,
            (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
            (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc,
-           (x.request).attachments IS NOT NULL
+           (x.request).also_to, (x.request).attachments IS NOT NULL
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
     ORDER BY (x.request).idempotency_key, x.place  -- the same order for all, so that no two wait for each other
@@ -77,7 +78,7 @@ BEGIN
     IF p_attachments THEN
         PERFORM mailgres.attach(p_requests, v_ids);
     END IF;
-    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids) END;
+    RETURN CASE WHEN v_inserted = v_count THEN v_ids ELSE mailgres.first_ids(p_requests, v_ids, true) END;
 END
 $$;
 
@@ -118,8 +119,9 @@ COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
     'Whether an email has just these attachments.';
 
 -- The same idempotency key again: the first email's id counts, if the content is
--- the same.
-CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[]) RETURNS uuid[]
+-- the same. If it is not, nothing is said of the first email: who knows a key need not be
+-- the one who used it. p_many: the error names the place.
+CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[], p_many boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -129,20 +131,19 @@ BEGIN
     FOR v_repeat IN
         SELECT r.ordinality AS place, q.id,
                (q.template_type, q.recipient_email, q.payload, q.from_email, q.reply_to, q.subject,
-                q.html, q.text, q.headers, q.tags, q.cc, q.bcc)
+                q.html, q.text, q.headers, q.tags, q.cc, q.bcc, q.also_to)
                IS NOT DISTINCT FROM
                (coalesce(r.template_type, 'inline'), r.recipient_email, r.payload, r.from_email,
-                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc)
+                r.reply_to, r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.also_to)
                AND mailgres.has_attachments(q.id, r.attachments) AS same
         FROM unnest(p_requests) WITH ORDINALITY r
         JOIN public.email_queue q
             ON q.tenant_id = r.tenant_id AND q.idempotency_key = r.idempotency_key
         WHERE r.idempotency_key IS NOT NULL AND q.id <> p_ids[r.ordinality]
+        ORDER BY r.ordinality
     LOOP
         IF NOT v_repeat.same THEN
-            PERFORM mailgres.refuse('MG009',
-                'the idempotency key was used before for another email',
-                format('The first email is %s. Use a new key for new content.', v_repeat.id));
+            PERFORM mailgres.refuse_request('MG009', NULL, CASE WHEN p_many THEN v_repeat.place - 1 END);
         END IF;
         v_ids[v_repeat.place] := v_repeat.id;
     END LOOP;
@@ -156,5 +157,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[]) IS
+COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[], boolean) IS
     'The ids of the requests, with those of the first emails where a key was used before.';

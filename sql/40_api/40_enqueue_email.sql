@@ -23,9 +23,10 @@ CREATE FUNCTION public.enqueue_email(
     p_tags jsonb DEFAULT NULL,
     p_cc text[] DEFAULT NULL,
     p_bcc text[] DEFAULT NULL,
-    p_attachments jsonb DEFAULT NULL
+    p_attachments jsonb DEFAULT NULL,
+    p_also_to text[] DEFAULT NULL
 ) RETURNS uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id      constant uuid := mailgres.uuid_v7();
@@ -37,28 +38,32 @@ BEGIN
         (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
          tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
          retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments)
+         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments)
     SELECT v_id, p_user_id, coalesce(p_template_type, 'inline'), p_recipient_email, p_payload,
            coalesce(p_max_retries, policy.max_retries), v_starts, v_starts <= mailgres.now(),
-           p_tenant_id, coalesce(p_priority, t.priority, 5), coalesce(
+           tenant.id, coalesce(p_priority, t.priority, 5), coalesce(
                p_route, t.route,
-               CASE WHEN p_tenant_id <> 'default' THEN (
-                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = p_tenant_id) END,
+               CASE WHEN tenant.id <> 'default' THEN (
+                   SELECT x.route FROM mailgres.tenants x WHERE x.tenant_id = tenant.id) END,
                'default'),
            p_scheduled_for,
            coalesce(p_expires_at, v_starts + coalesce(t.expires_after, s.expires_after)),
            p_idempotency_key, p_correlation_id, policy.name, p_retry_delay, p_max_retry_delay,
            p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
-           p_attachments IS NOT NULL
+           p_also_to, p_attachments IS NOT NULL
     FROM mailgres.settings s
+    CROSS JOIN (  -- see mailgres.for_caller; in this statement it costs the least
+        SELECT mailgres.tenant_for(p_tenant_id, min(b.tenant_id), max(b.tenant_id)) AS id
+        FROM mailgres.producers b WHERE b.role_name IN (session_user, current_setting('role'))
+    ) tenant
     LEFT JOIN public.email_templates t ON t.template_type = p_template_type
     LEFT JOIN mailgres.retry_policies policy
         ON policy.name = coalesce(p_retry_policy, t.retry_policy, s.retry_policy)
     WHERE mailgres.fault_of(ROW(
-        p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
+        p_user_id, p_template_type, p_recipient_email, p_payload, tenant.id, p_priority,
         p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
         p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
-        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments)::mailgres.request, t) IS NULL
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments, p_also_to)::mailgres.request, t) IS NULL
     ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     IF FOUND AND p_attachments IS NULL THEN
         RETURN v_id;
@@ -69,13 +74,14 @@ BEGIN
         p_user_id, p_template_type, p_recipient_email, p_payload, p_tenant_id, p_priority,
         p_scheduled_for, p_expires_at, p_idempotency_key, p_correlation_id, p_route, p_retry_policy,
         p_max_retries, p_retry_delay, p_max_retry_delay, p_from_email, p_reply_to, p_subject,
-        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments);
+        p_html, p_text, p_headers, p_tags, p_cc, p_bcc, p_attachments, p_also_to);
+    v_request := (mailgres.for_caller(ARRAY[v_request], false))[1];
     SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
     IF v_fault IS NOT NULL THEN
         PERFORM mailgres.refuse_request(v_fault, v_request, NULL);
     END IF;
     PERFORM mailgres.attach(ARRAY[v_request], ARRAY[v_id]);
-    RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id]))[1];
+    RETURN (mailgres.first_ids(ARRAY[v_request], ARRAY[v_id], false))[1];
 END
 $$;
 

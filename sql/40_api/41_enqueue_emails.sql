@@ -2,12 +2,13 @@
 -- arguments without `p_`; what it leaves out has the same defaults.
 
 CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     c_keys     constant text[] := '{user_id,template_type,recipient_email,payload,tenant_id,priority,
         scheduled_for,expires_at,idempotency_key,correlation_id,route,retry_policy,max_retries,
-        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments}';
+        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments,
+        also_to}';
     c_most     constant int := 50000;
     v_defaults mailgres.request;
     v_requests mailgres.request[];
@@ -35,6 +36,7 @@ BEGIN
         PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
+    v_requests := mailgres.for_caller(v_requests, true);
     RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
 END
 $$;

@@ -4,7 +4,7 @@
 
 CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
     RETURNS TABLE (place int, code text, message text, hint text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = ''
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_defaults mailgres.request;
@@ -15,19 +15,20 @@ BEGIN
     v_defaults.tenant_id := 'default';
     BEGIN
         -- None is bad, most of the time. (Keys that are not known become none here.)
-        PERFORM FROM mailgres.resolve(ARRAY(
-            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r)) x
+        PERFORM FROM mailgres.resolve(mailgres.for_caller(ARRAY(
+            SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r), true)) x
         WHERE x.fault IS NOT NULL LIMIT 1;
         IF NOT FOUND THEN
             RETURN;
         END IF;
-    EXCEPTION WHEN data_exception THEN
-        NULL;  -- one has a value of the wrong type: found below
+    EXCEPTION WHEN data_exception OR SQLSTATE 'MG019' THEN
+        NULL;  -- one has a value of the wrong type, or is of another tenant: found below
     END;
     FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
         place := v_place;
         BEGIN
             v_request := jsonb_populate_record(v_defaults, p_emails -> v_place);
+            v_request := (mailgres.for_caller(ARRAY[v_request], false))[1];
             SELECT x.fault INTO v_fault FROM mailgres.resolve(ARRAY[v_request]) x;
             IF v_fault IS NOT NULL THEN
                 PERFORM mailgres.refuse_request(v_fault, v_request, NULL);

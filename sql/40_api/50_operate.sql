@@ -66,7 +66,7 @@ COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
     'Cancels emails that the caller has locked and in whose way nothing stands.';
 
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_email public.email_queue := mailgres.lock_email(p_queue_id);
@@ -139,6 +139,20 @@ RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it 
 COMMENT ON FUNCTION mailgres.against_doubling() IS
     'What stands in the way of sending an email again that may have arrived.';
 
+CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM public.email_suppressions s
+        WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email)
+          AND s.tenant_id IN ('*', q.tenant_id));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.is_suppressed(public.email_queue) IS
+    'Whether the address of an email is suppressed for its tenant.';
+
 CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
     LANGUAGE plpgsql
@@ -149,6 +163,10 @@ BEGIN
     ELSIF p_email.status = 'sending' THEN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
+    ELSIF NOT mailgres.is_bound(p_email) AND mailgres.is_suppressed(p_email) THEN
+        -- a worker would not send it; with the rest of a batch that may have arrived it would
+        RETURN ('MG028', 'the address is suppressed',
+                'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
         RETURN mailgres.against_doubling();
@@ -219,7 +237,7 @@ COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
     'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
@@ -266,7 +284,7 @@ COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
     'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
 
 CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));

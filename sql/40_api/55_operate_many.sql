@@ -82,7 +82,7 @@ COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
     RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -110,7 +110,7 @@ COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -145,7 +145,7 @@ COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE

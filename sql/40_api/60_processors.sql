@@ -4,11 +4,11 @@
 
 CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN QUERY
-    SELECT q.id, q.user_id, q.template_type, q.recipient_email, q.payload, q.retries::int
+    SELECT q.id, q.user_id, q.template_type::text, q.recipient_email::text, q.payload::jsonb, q.retries::int
     FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
 END
 $$;
@@ -18,7 +18,7 @@ COMMENT ON FUNCTION public.process_pending_emails_for_retry(int) IS
 
 CREATE FUNCTION public.get_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
-    LANGUAGE sql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
     SELECT * FROM public.process_pending_emails_for_retry(batch_size)
 $$;
@@ -29,11 +29,12 @@ COMMENT ON FUNCTION public.get_pending_emails_for_retry(int) IS
 -- With the provider's id this always wins, whoever holds the email: it is out, and
 -- that is the truth. Without one it settles only what no worker holds.
 CREATE FUNCTION public.mark_email_sent(p_queue_id uuid, p_resend_id text DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id text := nullif(p_resend_id, '');
 BEGIN
+    PERFORM mailgres.commit_durably();
     UPDATE public.email_queue q
     SET status = 'sent', ready = false, sent_at = coalesce(q.sent_at, mailgres.now()),
         last_attempt_at = coalesce(q.last_attempt_at, mailgres.now()),
@@ -53,7 +54,7 @@ COMMENT ON FUNCTION public.mark_email_sent(uuid, text) IS
     'Settles an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
 
 CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_email   public.email_queue;
@@ -74,7 +75,7 @@ BEGIN
         next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
-        error_class = 'transient', error_code = NULL, error_detail = p_error_message,
+        error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;
@@ -86,7 +87,7 @@ COMMENT ON FUNCTION public.mark_email_failed(uuid, text) IS
     'Reports a failed try of an email that no worker holds: it is retried by its policy, or dead after the last retry. False if nothing was changed.';
 
 CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
     RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)

@@ -27,7 +27,7 @@ CREATE FUNCTION public.record_email_event(
     p_detail text DEFAULT NULL,
     p_suppress boolean DEFAULT true
 ) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_id     uuid := p_queue_id;

@@ -11,12 +11,12 @@ CREATE FUNCTION mailgres.find_dead_letters(
     id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
     archived boolean
 )
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_custom_plan SET jit = off
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
     -- Planned at each call, and each half limited: the newest of a million come from an index.
     RETURN QUERY
-    (SELECT q.id, q.tenant_id::text, q.template_type, q.error_code, q.dead_reason::text, q.dead_at, false
+    (SELECT q.id, q.tenant_id::text, q.template_type::text, q.error_code, q.dead_reason::text, q.dead_at, false
      FROM public.email_queue q
      WHERE q.status = 'failed' AND q.due_at >= coalesce(p_since, '-infinity') AND q.due_at < coalesce(p_until, 'infinity')
        AND (p_tenant IS NULL OR q.tenant_id = p_tenant)
@@ -50,7 +50,7 @@ COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamp
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
 ) RETURNS SETOF mailgres.done
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE

@@ -97,13 +97,15 @@ COMMENT ON COLUMN public.email_throughput.failure_rate IS
 CREATE VIEW public.email_workers WITH (security_invoker = true) AS
 SELECT w.worker, w.version, w.started_at, w.seen_at,
        w.seen_at > mailgres.now() - interval '45 seconds' AS alive,
-       greatest(mailgres.now() - w.seen_at, '0') AS silent_for
+       greatest(mailgres.now() - w.seen_at, '0') AS silent_for, w.providers, w.on_demand
 FROM mailgres.workers w
+WHERE w.stopped_at IS NULL
+  AND (NOT w.on_demand OR w.seen_at > mailgres.now() - interval '45 seconds')
 ORDER BY w.worker;
 
 COMMENT ON VIEW public.email_workers IS
 'Which workers are alive?
-A worker says so every 10 seconds; one that is silent for a day is forgotten.
+A worker says so every 10 seconds and signs off when it stops; one that died is listed for a day.
 Example: SELECT * FROM email_workers WHERE alive;';
 COMMENT ON COLUMN public.email_workers.worker IS 'Its name.';
 COMMENT ON COLUMN public.email_workers.version IS 'The version of mailgres that it runs.';
@@ -111,6 +113,9 @@ COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first heard of
 COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last heard of.';
 COMMENT ON COLUMN public.email_workers.alive IS 'It was heard of in the last 45 seconds.';
 COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last heard of.';
+COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN public.email_workers.on_demand IS
+    'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
 SELECT p.provider, p.kind, p.enabled, p.open, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,

@@ -11,7 +11,7 @@ COMMENT ON FUNCTION mailgres.mask_email(text) IS
 
 -- For views: who reads them sees the mask, though he may not read the address.
 CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
 
 COMMENT ON FUNCTION mailgres.masked_recipient(uuid) IS 'The recipient of an email, masked.';

@@ -26,14 +26,14 @@ COMMENT ON COLUMN public.email_dlq_entries.dead_at IS 'When it became a dead let
 
 -- For who may not read the queue, such as a worker that is asked for figures.
 CREATE FUNCTION mailgres.oldest_dead() RETURNS timestamptz
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT q.due_at FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at LIMIT 1
 $$;
 
 CREATE FUNCTION mailgres.newest_dead() RETURNS timestamptz
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = ''
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT q.due_at FROM public.email_queue q
     WHERE q.status = 'failed' AND q.due_at IS NOT NULL ORDER BY q.due_at DESC LIMIT 1

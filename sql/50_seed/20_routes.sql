@@ -2,7 +2,7 @@
 -- queue sends nothing to anybody until a provider is configured.
 
 INSERT INTO mailgres.providers (name, kind, idempotent, batch_size) VALUES ('capture', 'capture', true, 100);
-INSERT INTO mailgres.routes (route, description) VALUES ('default', 'What names no other route.');
+INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'What names no other route.', true);
 INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
 
 -- One for each claim that runs at the same moment; more than that wait for a slot.

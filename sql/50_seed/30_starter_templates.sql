@@ -129,7 +129,7 @@ Você recebeu este e-mail porque este endereço foi informado no cadastro{% if p
 
 DO $seed$ BEGIN PERFORM mailgres.push_template($mail$welcome_user$mail$,
 p_default_locale => $mail$en$mail$,
-p_settings => $mail${"description": "Greets a new user. Variables: name, product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
+p_settings => $mail${"description": "Greets a new user. Variables: name (or user_data.full_name), product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
 p_contents => jsonb_build_object(
 'en', jsonb_build_object(
 'subject', $mail$Welcome to {{ product | default("our service") }}$mail$,
@@ -156,7 +156,7 @@ p_contents => jsonb_build_object(
 <div style="max-width:560px;margin:0 auto">
 <p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("our service") }}</p>
 <div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
-<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Welcome{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!</h1>
 <p style="margin:0 0 16px">Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.</p>
 {% if url is defined %}
 <p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Get started</a></p>
@@ -171,7 +171,7 @@ p_contents => jsonb_build_object(
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Welcome{% if name is defined %}, {{ name }}{% endif %}!
+'text', $mail$Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.
 
@@ -208,7 +208,7 @@ You receive this email because an account at {{ product | default("our service")
 <div style="max-width:560px;margin:0 auto">
 <p style="margin:0 0 16px;padding:0 8px;font-size:18px;font-weight:700">{{ product | default("nosso serviço") }}</p>
 <div class="card" style="padding:32px 28px;background:#ffffff;border-radius:12px">
-<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!</h1>
+<h1 style="margin:0 0 16px;font-size:24px;line-height:1.3">Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!</h1>
 <p style="margin:0 0 16px">Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.</p>
 {% if url is defined %}
 <p style="margin:24px 0"><a href="{{ url }}" style="display:inline-block;padding:14px 24px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none;border-radius:8px">Começar</a></p>
@@ -223,7 +223,7 @@ You receive this email because an account at {{ product | default("our service")
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Boas-vindas{% if name is defined %}, {{ name }}{% endif %}!
+'text', $mail$Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.
 

@@ -23,6 +23,8 @@ VALUES
      'So many emails have been in the hands of a worker for longer than the window.'),
     ('circuit_open', 0, 'openings', false, NULL, 0, 'critical', 'provider',
      'A provider fails and is left alone: its circuit opened so many times since it last worked.'),
+    ('provider_missing', 5, 'minutes', false, NULL, 0, 'critical', 'provider',
+     'A route leads to a provider that no live worker has had for so long: its emails wait.'),
     ('quota_80', 80, '%', true, NULL, 0, 'warning', 'provider',
      'So much of the daily or monthly quota of a provider is used.'),
     ('quota_90', 90, '%', true, NULL, 0, 'critical', 'provider',
@@ -40,4 +42,6 @@ VALUES
     ('old_transaction', 30, 'minutes', false, NULL, 0, 'warning', 'session',
      'A transaction has been open for so long that vacuum cannot remove what it might still see.'),
     ('webhook_off', 0, 'failures', false, NULL, 0, 'warning', 'queue',
-     'The alert webhook failed ten times in a row and is not called any more.');
+     'The alert webhook failed ten times in a row and is not called any more.'),
+    ('janitor_failing', 3, 'failures', true, NULL, 0, 'critical', 'janitor',
+     'A janitor failed so many times in a row. What it does is not done.');

@@ -2,7 +2,8 @@
 -- what came of it: (id, code, message, hint), without a code if it was done.
 
 -- limits --
-SELECT set_config('statement_timeout', %(timeout)s, true)
+SELECT pg_catalog.set_config('statement_timeout', %(timeout)s, true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- chosen_emails --
 SELECT mailgres.find_emails(%(filter)s, NULL, NULL, 'oldest')

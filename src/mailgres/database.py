@@ -6,12 +6,35 @@ import re
 from typing import Any
 
 import psycopg
+from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Format
 
 from mailgres.errors import BadDatabaseUrl, DatabaseUnreachable
 
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a server, unless the URL says otherwise."""
+
+
+class BinaryCursor(psycopg.Cursor[Any]):
+    """Reads values in PostgreSQL's own form, which no setting changes.
+
+    As text, times depend on DateStyle, spans on IntervalStyle, numbers on extra_float_digits, and a
+    role or a database may set them for every session.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - as its base takes them
+        super().__init__(*given, **options)
+        self.format = Format.BINARY
+
+
+class BinaryServerCursor(psycopg.ServerCursor[Any]):
+    """The same, for results that are fetched in parts."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - as its base takes them
+        super().__init__(*given, **options)
+        self.format = Format.BINARY
+
 
 _DRIVER = re.compile(r"^(postgres(?:ql)?)\+\w+://")
 
@@ -20,7 +43,8 @@ def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
     """Return what libpq needs to connect to `url`.
 
     Takes `postgres://` and `postgresql://` URLs, those with SQLAlchemy's `+driver`, and libpq's
-    `host=… dbname=…` strings. What the URL says about time-out and application name stands.
+    `host=… dbname=…` strings. What the URL says about time-out and application name stands. Text is
+    UTF-8, whatever the database or the environment have for their sessions.
     """
     if not url or not url.strip():
         raise BadDatabaseUrl(
@@ -38,7 +62,7 @@ def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
         "connect_timeout": CONNECT_TIMEOUT,
         "application_name": application_name,
     }
-    return make_conninfo("", **{**defaults, **given})
+    return make_conninfo("", **{**defaults, **given, "client_encoding": "UTF8"})
 
 
 def _swallowed_password(given: dict[str, Any]) -> bool:
@@ -58,10 +82,22 @@ def connect(
     target = conninfo(url, application_name=application_name)
     try:
         # A transaction pooler loses prepared statements between transactions.
-        return psycopg.connect(target, autocommit=autocommit, prepare_threshold=None)
+        connection = psycopg.connect(target, autocommit=autocommit, prepare_threshold=None)
     except psycopg.OperationalError as error:
         reason = first_line(error)
         raise DatabaseUnreachable(f"Cannot connect to {describe(url)}: {reason}") from None
+    steady(connection)
+    return connection
+
+
+def steady(connection: psycopg.Connection[Any]) -> None:
+    """Let a connection work the same whatever settings its sessions are born with.
+
+    Nothing is sent: behind a transaction pooler a setting would stay for others.
+    """
+    connection.cursor_factory = BinaryCursor
+    connection.server_cursor_factory = BinaryServerCursor
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
 
 
 def describe(url: str | None) -> str:
@@ -69,6 +105,12 @@ def describe(url: str | None) -> str:
     given = conninfo_to_dict(conninfo(url))
     host = given.get("host") or given.get("hostaddr") or "localhost"
     return f"{host}:{given.get('port') or 5432}/{given.get('dbname') or given.get('user') or ''}"
+
+
+def place(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """Return where a connection leads and as whom, fit for a log: what libpq made of everything."""
+    info = connection.info
+    return {"database": f"{info.host}:{info.port}/{info.dbname}", "user": info.user}
 
 
 def first_line(error: BaseException) -> str:

@@ -88,9 +88,9 @@ FAULTS = (
 )
 
 
-def run(console: Console) -> None:
-    """Run the demo, and show it."""
-    with embedded.server() as server, _scratch_database(server) as url:
+def run(console: Console, server: str) -> None:
+    """Run the demo in a database of its own on a server, and show it."""
+    with _scratch_database(server) as url:
         migrate.upgrade(url)
         with database.connect(url, autocommit=True) as connection:
             say(console, f"PostgreSQL {_version(connection)} is up, and the queue is migrated.\n")
@@ -112,7 +112,8 @@ def _show(console: Console, connection: psycopg.Connection, title: str, statemen
     say(console, f"-- {title}", "bold")
     say(console, statements, "cyan")
     try:
-        cursor = connection.execute(statements)
+        # several at once, so not by a cursor that reads in binary
+        cursor = psycopg.Cursor(connection).execute(statements)
     except psycopg.Error as error:
         say(console, f"ERROR:  {error.diag.message_primary}", "red")
         say(console, f"HINT:  {error.diag.message_hint}")
@@ -126,7 +127,7 @@ def _send_all(url: str, connection: psycopg.Connection) -> None:
     """Let a worker send what is due, also what is due again in a moment."""
     store = Store(url, worker="demo")
     try:
-        store.set_defaults("development", None)
+        store.use_defaults("development", None)
         connection.execute("UPDATE email_queue SET retry_policy = 'development'")
         capture = CaptureProvider(store.capture, batch_size=1)
         providers: dict[str, Provider] = {"capture": FaultyProvider(capture, FAULTS)}

@@ -2,8 +2,13 @@
 -- are bounded, so that a long queue costs no more than a short one.
 
 -- limits --
-SELECT set_config('statement_timeout', '5s', true), set_config('lock_timeout', '2s', true),
-       set_config('search_path', '', true), set_config('transaction_read_only', 'on', true)
+SELECT pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '2s', true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+       pg_catalog.set_config('transaction_read_only', 'on', true),
+       pg_catalog.set_config('quote_all_identifiers', 'off', true), pg_catalog.set_config('datestyle', 'ISO', true),
+       pg_catalog.set_config('intervalstyle', 'postgres', true), pg_catalog.set_config('extra_float_digits', '1', true),
+       pg_catalog.set_config('timezone', 'UTC', true), pg_catalog.set_config('row_security', 'on', true),
+       pg_catalog.set_config('standard_conforming_strings', 'on', true)
 
 -- server --
 SELECT current_setting('server_version_num')::int AS number,
@@ -27,7 +32,7 @@ JOIN pg_roles m ON m.rolname = session_user
 LEFT JOIN pg_roles r ON r.oid = s.setrole
 CROSS JOIN LATERAL unnest(s.setconfig) c(setting)
 WHERE s.setdatabase IN (0, d.oid) AND s.setrole IN (0, m.oid)
-  AND c.setting LIKE 'default\_transaction\_read\_only=%%' AND split_part(c.setting, '=', 2)::boolean
+  AND c.setting ^@ 'default_transaction_read_only=' AND split_part(c.setting, '=', 2)::boolean
 ORDER BY s.setdatabase, s.setrole
 
 -- read_only_source --
@@ -45,19 +50,19 @@ WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = w.role)
 ORDER BY w.role
 
 -- lacking --
--- What a worker may call, or without that role what claims, and the user may not.
+-- What a role may call, or without that role what claims, and the user may not.
 SELECT n.nspname || '.' || p.proname AS function
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
-LEFT JOIN pg_roles r ON r.rolname = 'mailgres_worker'
+LEFT JOIN pg_roles r ON r.rolname = %(role)s
 WHERE n.nspname = 'mailgres'
-  AND CASE WHEN r.oid IS NULL THEN p.proname IN ('claim', 'begin', 'finish')
+  AND CASE WHEN r.oid IS NULL THEN p.proname IN ('claim', 'start_attempts', 'finish')
            ELSE has_function_privilege(r.oid, p.oid, 'EXECUTE') END
   AND NOT (has_schema_privilege('mailgres', 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))
 ORDER BY p.proname <> 'claim', p.proname
 
 -- objects --
--- Every object of ours and what is added to it, with its definition. With an empty search_path all
+-- Every object of ours and what is added to it, with its definition. With this search_path all
 -- names are written out. What has another shape cannot be replaced, only dropped and made anew.
 WITH ours AS (
     SELECT c.oid, c.relkind, c.relpersistence, c.reloptions, n.nspname || '.' || c.relname AS name
@@ -179,51 +184,28 @@ WHERE p.schemaname = 'public' AND p.tablename = ANY (%(relations)s) AND p.permis
   AND p.roles && (ARRAY['public'] || %(strangers)s::text[])::name[]
 ORDER BY 2, 1
 
--- open_grants --
--- PUBLIC is role 0. What a role has through PUBLIC is told once, of PUBLIC.
-WITH who AS (
-    SELECT 0::oid AS oid, 'everybody (PUBLIC)' AS role
-    UNION ALL
-    SELECT r.oid, r.rolname FROM pg_roles r WHERE r.rolname = ANY (%(strangers)s)
-), granted AS (
-    SELECT 'function' AS kind, n.nspname || '.' || p.proname AS object, a.grantee
-    FROM pg_proc p
-    JOIN pg_namespace n ON n.oid = p.pronamespace
-    CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-    WHERE n.nspname = 'mailgres'
-       OR n.nspname = 'public'
-          AND p.proname || '(' || oidvectortypes(p.proargtypes) || ')' = ANY (%(signatures)s)
-    UNION ALL
-    SELECT 'table', n.nspname || '.' || c.relname, a.grantee
-    FROM pg_class c
-    JOIN pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL aclexplode(c.relacl) a
-    WHERE c.relkind IN ('r', 'v', 'S')
-      AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
-    UNION ALL
-    SELECT 'table', n.nspname || '.' || c.relname, a.grantee
-    FROM pg_attribute t
-    JOIN pg_class c ON c.oid = t.attrelid
-    JOIN pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL aclexplode(t.attacl) a
-    WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s)
-    UNION ALL
-    SELECT 'schema', n.nspname, a.grantee
-    FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a
-    WHERE n.nspname = 'mailgres'
-)
-SELECT w.role, g.kind, min(g.object) AS first, count(DISTINCT g.object) AS objects
-FROM granted g JOIN who w ON w.oid = g.grantee
-GROUP BY w.role, g.kind
-ORDER BY w.role, g.kind
+-- unintended_grants --
+-- One row for all objects on which a role has the same rights. Calling a function of the contract and
+-- reading figures are what people grant; whatever else there is deserves a second look.
+SELECT u.grantee, u.everybody, u.kind, u.privileges, u.passes_on, min(u.object) AS first,
+       count(DISTINCT u.object) AS objects,
+       bool_and(NOT u.passes_on AND starts_with(u.object, 'public.')
+                AND (u.kind = 'function' OR u.privileges = 'SELECT' AND u.object = ANY (%(figures)s))) AS usual,
+       array_agg(u.revoke ORDER BY u.object, u.column_name) AS revokes
+FROM mailgres.unintended_grants() u
+GROUP BY u.grantee, u.everybody, u.kind, u.privileges, u.passes_on
+ORDER BY NOT u.everybody, u.grantee, u.kind, u.privileges
+
+-- creators_in_public --
+SELECT has_schema_privilege('public', 'public', 'CREATE') AS everybody
 
 -- exposed_schema --
 SELECT coalesce(r.rolname, 'all') AS role, split_part(c.setting, '=', 2) AS schemas
 FROM pg_db_role_setting s
 JOIN pg_roles r ON r.oid = s.setrole
 CROSS JOIN LATERAL unnest(s.setconfig) c(setting)
-WHERE c.setting LIKE 'pgrst.db\_schemas=%%'
-  AND 'mailgres' = ANY (regexp_split_to_array(split_part(c.setting, '=', 2), '\s*,\s*'))
+WHERE c.setting ^@ 'pgrst.db_schemas='
+  AND 'mailgres' = ANY (regexp_split_to_array(split_part(c.setting, '=', 2), '[[:space:]]*,[[:space:]]*'))
 
 -- has_cron --
 SELECT to_regclass('cron.job') IS NOT NULL AS jobs, to_regclass('cron.job_run_details') IS NOT NULL AS details
@@ -252,7 +234,7 @@ FROM pg_index i
 JOIN pg_class c ON c.oid = i.indrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE NOT (i.indisvalid AND i.indisready)
-  AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname LIKE 'email\_%%')
+  AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname ^@ 'email_')
 ORDER BY 1
 
 -- tables --
@@ -262,7 +244,7 @@ SELECT c.oid::regclass::text AS "table", pg_stat_get_live_tuples(c.oid) AS live,
         WHERE o.option_name = 'autovacuum_enabled') AS autovacuum
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname LIKE 'email\_%%')
+WHERE c.relkind = 'r' AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname ^@ 'email_')
 ORDER BY 1
 
 -- autovacuum --
@@ -322,7 +304,9 @@ WITH ways AS (
     LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id AND t.paused_at IS NOT NULL
     WHERE x.next_retry_at < mailgres.now() - make_interval(secs => %(late)s)
 )
-SELECT EXISTS (SELECT FROM mailgres.workers w WHERE w.seen_at > mailgres.now() - interval '1 minute') AS alive,
+SELECT EXISTS (SELECT FROM mailgres.workers w
+               WHERE w.seen_at > mailgres.now() - interval '1 minute' AND w.stopped_at IS NULL
+                 AND NOT w.on_demand) AS alive,
        EXISTS (SELECT FROM public.email_logs l
                WHERE l.at > mailgres.now() - interval '15 minutes' AND l.worker IS NOT NULL) AS processed,
        l.emails, l.free, extract(epoch FROM mailgres.now() - l.since)::float8 AS seconds,
@@ -334,9 +318,29 @@ LEFT JOIN (SELECT * FROM late ORDER BY next_retry_at LIMIT 1) o ON true
 -- other_versions --
 SELECT w.worker, w.version
 FROM mailgres.workers w
-WHERE w.seen_at > mailgres.now() - interval '1 minute' AND w.version NOT IN ('', %(version)s)
+WHERE w.seen_at > mailgres.now() - interval '1 minute' AND w.stopped_at IS NULL AND w.version NOT IN ('', %(version)s)
 ORDER BY w.worker
 LIMIT 10
+
+-- failing_janitors --
+SELECT j.janitor, j.worker, j.failures, j.error, extract(epoch FROM mailgres.now() - j.since)::float8 AS seconds
+FROM mailgres.failing_janitors() j
+WHERE j.failures >= %(most)s
+
+-- without_identity --
+-- A published table without it cannot be updated, nor can rows be deleted from it.
+SELECT c.oid::regclass::text AS "table",
+       EXISTS (SELECT FROM pg_publication_tables p
+               WHERE p.schemaname = n.nspname AND p.tablename = c.relname) AS published,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_key
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
+  AND NOT CASE c.relreplident
+      WHEN 'f' THEN true
+      WHEN 'i' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident)
+      WHEN 'd' THEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+      ELSE false END
+ORDER BY 1
 
 -- stuck --
 SELECT (SELECT count(*) FROM (
@@ -385,6 +389,22 @@ WHERE t.paused_at IS NOT NULL
           WHERE q.ready AND q.route = r.route AND q.tenant_id = t.tenant_id LIMIT 1) q)
 ORDER BY t.tenant_id
 LIMIT 10
+
+-- missing_providers --
+SELECT m.provider, m.routes FROM mailgres.missing_providers() m
+
+-- default_route --
+SELECT rp.provider, p.kind FROM mailgres.route_providers rp JOIN mailgres.providers p ON p.name = rp.provider
+WHERE rp.route = 'default' ORDER BY rp.position
+
+-- sending --
+-- What the workers seen lately say that emails come from, and the kinds of providers that routes lead to.
+SELECT DISTINCT w.details ->> 'from_domain' AS domain,
+       (SELECT coalesce(array_agg(DISTINCT p.kind), '{}') FROM mailgres.route_providers rp
+        JOIN mailgres.providers p ON p.name = rp.provider) AS kinds
+FROM mailgres.workers w
+WHERE w.details ->> 'from_domain' IS NOT NULL AND w.seen_at > mailgres.now() - interval '1 day'
+ORDER BY 1
 
 -- providers --
 SELECT p.name, p.enabled, p.circuit, p.circuit_reason,

@@ -25,7 +25,9 @@ MailgresError
 │   ├── InvalidAttachments
 │   ├── MalformedRequest
 │   ├── InvalidSender
-│   └── InvalidHeaders
+│   ├── InvalidHeaders
+│   ├── SenderNotAllowed
+│   └── TenantNotAllowed
 ├── ActionRefused
 │   ├── UnknownEmail
 │   ├── AlreadySettled
@@ -34,7 +36,8 @@ MailgresError
 │   ├── MayDeliverTwice
 │   ├── UnknownEvent
 │   ├── ChangedMeanwhile
-│   └── HasAttachments
+│   ├── HasAttachments
+│   └── AddressSuppressed
 ├── ReportRefused
 │   ├── LeaseLost
 │   ├── OutcomeNotUnderstood
@@ -46,6 +49,8 @@ MailgresError
     ├── InvalidRoute
     ├── InvalidPause
     ├── InvalidPolicy
+    ├── InvalidSenderEntry
+    ├── UnknownRole
     ├── InvalidFilter
     ├── UnknownAlertRule
     └── InvalidAlertRule
@@ -257,17 +262,36 @@ class MalformedRequest(RequestRefused):
 
 
 class InvalidSender(RequestRefused):
-    """The sender, the reply address or a copy is not an email address."""
+    """The sender, the reply address, a further To address or a copy is not an email address."""
 
     sqlstate = "MG016"
-    default_hint = "Display names are for from_email and reply_to only; cc and bcc are lists."
+    default_hint = (
+        "Display names are for from_email and reply_to only; also_to, cc and bcc are lists."
+    )
 
 
 class InvalidHeaders(RequestRefused):
     """The headers or tags are not valid."""
 
     sqlstate = "MG017"
-    default_hint = "Give mappings of one-line strings, without headers such as From or Subject."
+    default_hint = (
+        "Give mappings of one-line strings: at most 50 headers, 16 KB in all, and 40 tags; "
+        "without headers such as From, Resent-To or Content-Type."
+    )
+
+
+class SenderNotAllowed(RequestRefused):
+    """The sender is not one that this tenant's emails may have."""
+
+    sqlstate = "MG018"
+    default_hint = "Leave from_email out, or have its domain allowed: `mailgres senders allow`."
+
+
+class TenantNotAllowed(RequestRefused):
+    """The role that calls is bound to another tenant."""
+
+    sqlstate = "MG019"
+    default_hint = "Leave tenant_id out: the role's own tenant is then used."
 
 
 class ActionRefused(MailgresError):
@@ -337,6 +361,13 @@ class HasAttachments(ActionRefused):
 
     sqlstate = "MG027"
     default_hint = "Save what is needed of them, then purge it with its attachments."
+
+
+class AddressSuppressed(ActionRefused):
+    """The address is suppressed, so the email would not be sent."""
+
+    sqlstate = "MG028"
+    default_hint = "Remove the suppression if the address may get email again, then retry."
 
 
 class ReportRefused(MailgresError):
@@ -415,6 +446,20 @@ class InvalidPolicy(OrderRefused):
 
     sqlstate = "MG074"
     default_hint = "Give 0 to 100 retries and waits above zero, and jitter from 0 to 1."
+
+
+class InvalidSenderEntry(OrderRefused):
+    """The sender is neither a domain nor an address."""
+
+    sqlstate = "MG075"
+    default_hint = "Give a domain, *.domain for its subdomains, or one plain address."
+
+
+class UnknownRole(OrderRefused):
+    """There is no such role in the database server."""
+
+    sqlstate = "MG076"
+    default_hint = "Give the role that logs in, or the one that sessions switch to."
 
 
 class InvalidFilter(OrderRefused):

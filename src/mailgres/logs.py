@@ -71,6 +71,8 @@ def start(settings: Settings, stream: TextIO | None = None) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("mailgres").setLevel(level)
+    # It complains at every attempt to connect: `mailgres.outage` says it once, and the return.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
     sys.excepthook = _tell_end
     threading.excepthook = _tell_end_of_thread

@@ -5,7 +5,8 @@
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 
 -- limit --
-SELECT set_config('statement_timeout', %(milliseconds)s, true)
+SELECT pg_catalog.set_config('statement_timeout', %(milliseconds)s, true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- schema_version --
 SELECT version_num FROM mailgres.schema_version

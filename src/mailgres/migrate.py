@@ -31,7 +31,18 @@ if TYPE_CHECKING:
 
 VERSION_SCHEMA = "mailgres"
 VERSION_TABLE = "schema_version"
+UPGRADE = "Install that version, from a checkout or its wheel file"
+"""What to do about a schema that is newer than this mailgres."""
 
+# A view by that name would run its owner's functions as the one who reads it, and so would a
+# policy; a table of somebody else says nothing of ours.
+_FIND_VERSION = """
+    SELECT FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n
+      ON n.oid OPERATOR(pg_catalog.=) c.relnamespace AND n.nspowner OPERATOR(pg_catalog.=) c.relowner
+    WHERE n.nspname OPERATOR(pg_catalog.=) 'mailgres' AND c.relname OPERATOR(pg_catalog.=) 'schema_version'
+      AND c.relkind OPERATOR(pg_catalog.=) 'r' AND NOT c.relrowsecurity
+"""  # noqa: E501
 _READ_VERSION = "SELECT version_num FROM mailgres.schema_version"
 
 # alembic keeps the environment it is running in global variables of its modules.
@@ -113,9 +124,9 @@ def current(url: str | None) -> str | None:
     """Return the revision the database has, or None without a schema of ours."""
     with connect(url, autocommit=True, application_name="mailgres migrate") as connection:
         try:
+            if connection.execute(_FIND_VERSION).fetchone() is None:
+                return None
             row = connection.execute(_READ_VERSION).fetchone()
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            return None
         except psycopg.Error as error:
             raise _failure(error, "Cannot read the version of the schema") from error
     return row[0] if row else None
@@ -168,6 +179,8 @@ def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> s
 
     def open_connection() -> psycopg.Connection:
         connection = connect(url, application_name="mailgres migrate")
+        # For what SQLAlchemy asks first, in the transaction that this begins.
+        connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         if on_notice is not None:
             connection.add_notice_handler(lambda notice: _pass_on(notice, on_notice))
         return connection
@@ -206,7 +219,8 @@ def run_sql(context: MigrationContext, text: str) -> None:
     driver = context.connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
         raise TypeError("mailgres migrates through psycopg only")
-    driver.execute(text.encode())
+    # A cursor that reads text may send several statements in one message; others may not.
+    psycopg.Cursor(driver).execute(text.encode())
 
 
 def _run(
@@ -261,6 +275,8 @@ def _failure(error: Exception, where: str) -> MigrationFailed:
     """Say in one line what failed, and in another what to do."""
     cause = getattr(error, "orig", None) or error
     hint = next((text for kind, text in _HINTS.items() if isinstance(cause, kind)), None)
+    if isinstance(cause, psycopg.errors.ObjectNotInPrerequisiteState):
+        hint = cause.diag.message_hint  # of before.sql, which knows best
     detail = cause.diag.message_detail if isinstance(cause, psycopg.Error) else None
     # The object that is in the way is named in the detail.
     more = f" ({detail.splitlines()[0]})" if detail else ""
@@ -287,5 +303,5 @@ def _unknown_revision(
 def _too_new(where: str, revision: str | None) -> NotMigrated:
     return NotMigrated(
         f"The database {where} is at revision {revision}, which this mailgres does not know",
-        "A newer mailgres migrated it: upgrade the package (pip install -U mailgres).",
+        f"A newer mailgres migrated it. {UPGRADE}.",
     )

@@ -5,12 +5,12 @@ All of them are frozen: a step of the pipeline makes a new value out of the one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
 Claim = tuple["UUID", "UUID"]
@@ -49,10 +49,21 @@ class Email:
     text: str | None
     headers: dict[str, str] | None
     tags: dict[str, str] | None
+    also_to: list[str] | None
     cc: list[str] | None
     bcc: list[str] | None
     has_attachments: bool
     batch_id: UUID | None = None
+
+    @property
+    def to(self) -> tuple[str, ...]:
+        """All To addresses, the email's own first."""
+        return self.recipient_email, *(self.also_to or ())
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Everybody besides the recipient who gets it: further To addresses and copies."""
+        return (*(self.also_to or ()), *(self.cc or ()), *(self.bcc or ()))
 
     @property
     def claim(self) -> Claim:
@@ -88,6 +99,19 @@ class Message:
     attachments: Sequence[Attachment] = ()
 
 
+LONGEST = {"code": 100, "message": 2000, "detail": 4000}
+"""Characters of what a provider said that are read and kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedCopy:
+    """A recipient besides the first whom the provider refused, though it took the message."""
+
+    code: str
+    message: str
+    detail: str
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a provider said to one message. A text in `detail` is stored for operators only.
@@ -95,8 +119,10 @@ class Result:
     `account`: the fault is one of the whole account, not of this message.
     `pinned`: an earlier call may have arrived, so only this provider may try again.
     `suppress`: the address does not exist and must not be written to again.
-    `retry_at`: when the provider said to come back.
+    `retry_after`: how long the provider said to wait. A duration: clocks differ.
     `called`: false if the fault is ours and the provider was not asked.
+    `refused_copies`: those whom a sent message does not reach.
+    `untried`: of a check, why it could not try the credentials.
     """
 
     verdict: Verdict
@@ -104,11 +130,22 @@ class Result:
     code: str | None = None
     message: str | None = None
     detail: str | None = None
-    retry_at: datetime | None = None
+    retry_after: timedelta | None = None
     account: bool = False
     pinned: bool = False
     suppress: bool = False
     called: bool = True
+    refused_copies: tuple[RefusedCopy, ...] = ()
+    untried: str | None = None
+
+    def cut(self) -> Result:
+        """The same with texts of a bounded length, whoever wrote them and however long they are."""
+        told = {name: getattr(self, name) for name in LONGEST}
+        if not any(text and len(text) > LONGEST[name] for name, text in told.items()):
+            return self
+        return replace(
+            self, **{name: text and text[: LONGEST[name]] for name, text in told.items()}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +173,7 @@ class Outcome:
 
     def as_json(self) -> Mapping[str, Any]:
         """The outcome as `mailgres.finish` takes it."""
-        result = self.result
+        result, wait = self.result, self.result.retry_after
         told: dict[str, Any] = {
             "id": str(self.email.id),
             "token": str(self.email.lease_token),
@@ -150,12 +187,14 @@ class Outcome:
                 "message": result.message,
                 "detail": result.detail,
                 "batch_size": self.call_size,
-                "retry_at": result.retry_at.isoformat() if result.retry_at else None,
+                "retry_after": wait.total_seconds() if wait is not None else None,
                 "account": result.account,
                 "pinned": result.pinned,
                 "suppress": result.suppress,
                 "called": result.called,
             }
+        if result.refused_copies:
+            told["refused_copies"] = [asdict(one) for one in result.refused_copies]
         return told
 
 

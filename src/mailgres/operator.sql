@@ -2,7 +2,8 @@
 -- times may be infinite.
 
 -- limits --
-SELECT set_config('statement_timeout', %(timeout)s, true), set_config('jit', 'off', true)
+SELECT pg_catalog.set_config('statement_timeout', %(timeout)s, true), pg_catalog.set_config('jit', 'off', true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- providers --
 SELECT to_jsonb(s) FROM mailgres.provider_states() s
@@ -31,6 +32,18 @@ SELECT to_jsonb(s) FROM mailgres.route_states() s
 -- set_route --
 SELECT mailgres.set_route(%(route)s, %(providers)s, %(description)s)
 
+-- live_senders --
+SELECT w.worker FROM public.email_workers w
+WHERE w.alive AND NOT coalesce(w.providers <@ '{capture,null}', false)
+ORDER BY w.worker
+
+-- reset_routes --
+SELECT mailgres.set_route(r.route, '{capture}') FROM mailgres.routes r
+WHERE mailgres.providers_of(r.route) <> '{capture}'
+
+-- reset_default_route --
+UPDATE mailgres.routes SET initial = true WHERE route = 'default' AND NOT initial RETURNING route
+
 -- pause_route --
 SELECT mailgres.pause_route(%(route)s)
 
@@ -52,8 +65,12 @@ SELECT jsonb_build_object(
     'states', (SELECT jsonb_agg(to_jsonb(s)) FROM public.email_queue_state s),
     'due', (SELECT jsonb_build_object('emails', coalesce(sum(p.due_count), 0), 'oldest', min(p.oldest_due))
             FROM public.email_pending_by_template p),
+    'counted_at', (SELECT min(s.as_of) FROM public.email_queue_state s),
+    'sent_in_60s', (SELECT count(*) FROM public.email_logs l
+                    WHERE l.event = 'sent' AND l.at > mailgres.now() - interval '60 seconds'),
     'throughput', (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.minute) FROM public.email_throughput t),
     'providers', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.provider), '[]') FROM public.email_providers p),
+    'missing', (SELECT coalesce(jsonb_agg(to_jsonb(m)), '[]') FROM mailgres.missing_providers() m),
     'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) ORDER BY w.worker), '[]') FROM public.email_workers w),
     'alerts', (SELECT coalesce(jsonb_agg(to_jsonb(a)), '[]') FROM public.email_alerts a))
 
@@ -101,6 +118,13 @@ FROM mailgres.retry_policies p CROSS JOIN mailgres.settings s ORDER BY p.name
 -- set_policy --
 SELECT mailgres.set_policy(%(name)s, %(settings)s)
 
+-- set_defaults --
+SELECT mailgres.set_defaults(%(settings)s)
+
+-- defaults --
+SELECT jsonb_build_object('retry_policy', s.retry_policy, 'expires_after', extract(epoch FROM s.expires_after))
+FROM mailgres.settings s
+
 -- suppressions --
 SELECT to_jsonb(s) FROM public.email_suppressions s
 WHERE (%(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s)
@@ -113,6 +137,35 @@ SELECT to_jsonb(s) FROM mailgres.suppress(%(entries)s) s
 
 -- unsuppress --
 SELECT mailgres.unsuppress(%(addresses)s, %(tenant)s)
+
+-- senders --
+SELECT to_jsonb(s) FROM mailgres.senders s
+WHERE %(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s
+ORDER BY s.tenant_id <> '*', s.tenant_id, s.sender
+
+-- allow_sender --
+SELECT mailgres.allow_sender(%(tenant)s, %(sender)s)
+
+-- disallow_sender --
+SELECT mailgres.disallow_sender(%(tenant)s, %(sender)s)
+
+-- producers --
+SELECT to_jsonb(p) || jsonb_build_object(
+    'exists', EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = p.role_name))
+FROM mailgres.producers p ORDER BY p.role_name
+
+-- bind_producer --
+SELECT mailgres.bind_producer(%(role)s, %(tenant)s)
+
+-- unbind_producer --
+SELECT mailgres.unbind_producer(%(role)s)
+
+-- members --
+SELECT m.rolname::text
+FROM pg_catalog.pg_auth_members a
+JOIN pg_catalog.pg_roles r ON r.oid = a.roleid
+JOIN pg_catalog.pg_roles m ON m.oid = a.member
+WHERE r.rolname = %(role)s ORDER BY m.rolname
 
 -- time_of --
 SELECT CASE WHEN at >= mailgres.now() THEN at END

@@ -66,6 +66,8 @@ class EmailOptions(TypedDict, total=False):
     text: str | None
     headers: Mapping[str, str] | None
     tags: Mapping[str, str] | None
+    also_to: Iterable[str] | None
+    """Further To addresses: the message is one, and all of them see each other."""
     cc: Iterable[str] | None
     bcc: Iterable[str] | None
     attachments: Iterable[Attachment] | None
@@ -235,6 +237,7 @@ FIELDS: dict[str, Field] = {
     "cc": Field(_addresses, errors.InvalidSender),
     "bcc": Field(_addresses, errors.InvalidSender),
     "attachments": Field(_attachments, errors.InvalidAttachments),
+    "also_to": Field(_addresses, errors.InvalidSender),
 }
 DEFAULTS: dict[str, Encoded] = {**dict.fromkeys(FIELDS), "payload": "{}", "tenant_id": "default"}
 

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import psycopg
 from psycopg.rows import args_row
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Jsonb, set_json_loads
 from psycopg_pool import ConnectionPool
 
 from mailgres import database
 from mailgres.model import Attachment, Email, Settled
+from mailgres.outage import Outage
 from mailgres.queries import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
-
-    import psycopg
 
     from mailgres.model import Claim, Limits, Outcome
 
@@ -66,8 +67,10 @@ class Store:
         self.url = url
         self._lease: timedelta | None = None
         self._milliseconds = round(statement_timeout / timedelta(milliseconds=1))
+        self.outage = Outage()
         with database.connect(url, autocommit=True) as connection:
             self.pooled = behind_a_pooler(connection)
+            self.connected_to = database.place(connection)
         self.listens = listen == "on" or (listen == "auto" and not self.pooled)
         self.pool = ConnectionPool(
             database.conninfo(url),
@@ -108,19 +111,19 @@ class Store:
             "providers": list(providers),
         }
         if connection is not None:
-            with self._in_time(connection):
+            with self._noting(), self._in_time(connection):
                 return self._ask(connection, "claim", parameters, Email)
         with self.connection() as pooled:
             return self._ask(pooled, "claim", parameters, Email)
 
-    def begin(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
+    def start_attempts(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
         """Mark the calls for these emails as begun; returns those that may be made.
 
         Their leases begin anew, and are as long as those that were claimed last.
         Unless the provider was checked, the lease of the one that tries whether it is back comes
         with no email: check first.
         """
-        return self._for_each_lease("begin", emails, checked=checked, lease=self._lease)
+        return self._for_each_lease("start_attempts", emails, checked=checked, lease=self._lease)
 
     def extend(self, emails: Iterable[Email], lease: timedelta) -> set[Claim]:
         """Lengthen leases; returns the emails that are still ours."""
@@ -170,23 +173,50 @@ class Store:
             {name: (sender, reply) for name, sender, reply in tenants},
         )
 
-    def set_defaults(self, retry_policy: str, expires_after: timedelta | None) -> None:
-        """Say what holds for emails that do not say otherwise."""
+    def use_defaults(self, retry_policy: str, expires_after: timedelta | None) -> UsedDefaults:
+        """Say what this worker would have hold for emails that do not say otherwise."""
+        parameters = {"retry_policy": retry_policy, "expires_after": expires_after}
         with self.connection() as connection:
-            connection.execute(
-                QUERIES["set_defaults"],
-                {"retry_policy": retry_policy, "expires_after": expires_after},
-            )
+            (found,) = self._ask(connection, "use_defaults", parameters, UsedDefaults)
+        return found
 
     def capture(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Keep messages instead of sending them."""
         with self.connection() as connection:
             connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
 
-    def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> None:
+    def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> UsedProviders:
         """Say which providers this worker has, in the order of preference."""
         with self.connection() as connection:
-            connection.execute(QUERIES["use_providers"], {"providers": Jsonb(providers)})
+            parameters = {"providers": Jsonb(providers)}
+            (found,) = self._ask(connection, "use_providers", parameters, UsedProviders)
+        return found
+
+    def heartbeat(
+        self, version: str, details: Mapping[str, Any], providers: Sequence[str], *, on_demand: bool
+    ) -> None:
+        """Say that this worker is alive, and what it has."""
+        with self.connection() as connection:
+            connection.execute(
+                QUERIES["heartbeat"],
+                {
+                    "worker": self.worker,
+                    "version": version,
+                    "details": Jsonb(details),
+                    "providers": list(providers),
+                    "on_demand": on_demand,
+                },
+            )
+
+    def sign_off(self, patience: float) -> None:
+        """Say that this worker stops."""
+        with self.connection(patience) as connection:
+            connection.execute(QUERIES["sign_off"], {"worker": self.worker})
+
+    def live_providers(self) -> set[str]:
+        """The providers that workers have which are alive."""
+        with self.connection() as connection:
+            return {name for (name,) in connection.execute(QUERIES["live_providers"])}
 
     def learn_limits(self, provider: str, limits: Limits) -> None:
         """Keep what a provider said of its limits, for all workers."""
@@ -236,10 +266,29 @@ class Store:
     @contextmanager
     def connection(self, patience: float | None = None) -> Iterator[psycopg.Connection]:
         """A connection of the pool, for a while."""
-        with self.pool.connection(patience) as connection, self._in_time(connection):
+        with self.borrow(patience) as connection, self._in_time(connection):
             yield connection
 
+    @contextmanager
+    def borrow(self, patience: float | None = None) -> Iterator[psycopg.Connection]:
+        """A connection of the pool for somebody who limits the time of what he asks himself."""
+        with self._noting(), self.pool.connection(patience) as connection:
+            yield connection
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note whether the database answered."""
+        asked_at = time.monotonic()
+        try:
+            yield
+        except psycopg.Error as error:
+            self.outage.failed(error)
+            raise
+        self.outage.answered(asked_at)
+
     def _configure(self, connection: psycopg.Connection) -> None:
+        set_json_loads(_loads, connection)
+        database.steady(connection)
         if not self.pooled:
             self._limit_time(connection, local=False)
 
@@ -285,8 +334,42 @@ class Store:
             return set(connection.execute(QUERIES[query], parameters))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class UsedProviders:
+    """What became of a worker's providers: the default route that it would make, and the one it is.
+
+    `was_initial`: it was as the migration made it, and this worker has set it. `other_limits` are
+    the emails per second of providers whose limit is another than this worker's.
+    """
+
+    was_initial: bool
+    wanted: list[str]
+    actual: list[str]
+    other_limits: dict[str, float | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UsedDefaults:
+    """What holds for emails that do not say otherwise, and whether this worker has set it."""
+
+    was_initial: bool
+    retry_policy: str
+    expires_after: timedelta | None
+
+
 Senders = tuple[dict[str, tuple[str | None, str | None]], dict[str, tuple[str | None, str | None]]]
 """From-address and reply address by template, and by tenant."""
+
+
+def _loads(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Read JSON; what Python cannot read stays text, and the email that has it cannot be prepared.
+
+    An error here would cost a claim all of its emails.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def behind_a_pooler(connection: psycopg.Connection) -> bool:

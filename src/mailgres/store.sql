@@ -6,18 +6,20 @@
 SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
        payload::text AS payload,
        retries, max_retries, generation, provider, priority,
-       from_email, reply_to, subject, html, text, headers, tags, cc, bcc, has_attachments, batch_id
+       from_email, reply_to, subject, html, text, headers, tags, also_to, cc, bcc, has_attachments,
+       batch_id
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
--- begin --
-SELECT mailgres.begin(leases.token, leases.ids, %(checked)s, %(lease)s), leases.token
+-- start_attempts --
+SELECT mailgres.start_attempts(leases.token, leases.ids, %(checked)s, %(lease)s), leases.token
 FROM (
     SELECT token, array_agg(id) AS ids
     FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
 ) leases
 
 -- finish --
-SELECT id, status, retries, next_retry_at - mailgres.now(), dead_reason, refused
+SELECT id, status, retries,
+       CASE WHEN isfinite(next_retry_at) THEN next_retry_at - mailgres.now() END, dead_reason, refused
 FROM mailgres.finish(%(outcomes)s)
 WHERE status IS DISTINCT FROM 'sent'
 
@@ -51,13 +53,16 @@ SELECT mailgres.rise(%(worker)s)
 LISTEN mailgres
 
 -- limit_time --
-SELECT set_config('statement_timeout', %(milliseconds)s, %(local)s)
+-- And look for names in pg_catalog alone: what somebody else made in public is never meant.
+SELECT pg_catalog.set_config('statement_timeout', %(milliseconds)s, %(local)s),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', %(local)s),
+       pg_catalog.set_config('default_transaction_isolation', 'read committed', %(local)s)
 
 -- limit_locks --
-SELECT set_config('lock_timeout', %(milliseconds)s, true)
+SELECT pg_catalog.set_config('lock_timeout', %(milliseconds)s, true)
 
 -- backend_pid --
-SELECT pg_backend_pid()
+SELECT pg_catalog.pg_backend_pid()
 
 -- attachments --
 SELECT queue_id, filename, content_type, content_id, content
@@ -74,7 +79,17 @@ WHERE from_email IS NOT NULL OR reply_to IS NOT NULL
 SELECT mailgres.capture(%(messages)s)
 
 -- use_providers --
-SELECT mailgres.use_providers(%(providers)s)
+SELECT was_initial, wanted, actual, other_limits FROM mailgres.use_providers(%(providers)s)
+
+-- live_providers --
+SELECT DISTINCT unnest(w.providers) FROM mailgres.workers w
+WHERE w.stopped_at IS NULL AND w.seen_at > mailgres.now() - interval '45 seconds'
+
+-- heartbeat --
+SELECT mailgres.heartbeat(%(worker)s, %(version)s, %(details)s, %(providers)s, %(on_demand)s)
+
+-- sign_off --
+SELECT mailgres.sign_off(%(worker)s)
 
 -- learn_limits --
 SELECT mailgres.learn_limits(
@@ -92,5 +107,6 @@ SELECT rp.route, rp.provider FROM mailgres.route_providers rp
 JOIN mailgres.providers p ON p.name = rp.provider
 WHERE p.enabled ORDER BY rp.route, rp.position
 
--- set_defaults --
-SELECT mailgres.set_defaults(%(retry_policy)s, %(expires_after)s)
+-- use_defaults --
+SELECT was_initial, retry_policy, expires_after
+FROM mailgres.use_defaults(%(retry_policy)s, %(expires_after)s)

@@ -23,7 +23,10 @@ LONGEST_TEXT = 2000
 """Characters of a text that are told, as `mailgres.without_addresses` keeps them."""
 ADDRESS = "<address>"
 
-ANY_ADDRESS = re.compile(r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+""")
+ANY_ADDRESS = re.compile(
+    r"""(?:"[^"]{0,254}"|[^\s<>"'(),;:][^\s<>"(),;:]{0,320})(?:@|%40)[^\s<>"'(),;:]+"""
+)
+"""Also with a quoted local part, an apostrophe in it, and the @ as a URL has it."""
 
 
 def printable(text: str, keep: str = "") -> str:

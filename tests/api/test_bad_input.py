@@ -42,7 +42,7 @@ def arrange(conn: psycopg.Connection, status: str | None) -> UUID:
         conn.execute("SELECT mark_email_sent(%s, 'provider-1')", [email])
     elif status != "pending":
         token = claim(conn)
-        conn.execute("SELECT mailgres.begin(%s, %s)", [token, [email]])
+        conn.execute("SELECT mailgres.start_attempts(%s, %s)", [token, [email]])
         if status == "uncertain":
             conn.execute("UPDATE mailgres.providers SET idempotent = false")
             finish(conn, email, token, outcome="uncertain", message="may have arrived")

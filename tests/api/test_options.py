@@ -40,6 +40,7 @@ EMAIL: dict[str, Any] = {
     "text": "Thanks\nagain",
     "headers": {"X-Shop": "one"},
     "tags": {"kind": "receipt"},
+    "also_to": ["emil@example.com"],
     "cc": ["bea@example.com", "carl@example.com"],
     "bcc": ("dora@example.com",),
     "attachments": [

@@ -111,7 +111,11 @@ def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
     observe("claim 10 for a processor", 10, lambda: bench.claim(worker="rpc"))
     claimed = observe("claim 100", 100, lambda: bench.claim(100))
     token, email_ids = claimed[0]["lease_token"], [row["id"] for row in claimed]
-    for call, some in (("begin", email_ids), ("extend", email_ids), ("give_back", email_ids[:20])):
+    for call, some in (
+        ("start_attempts", email_ids),
+        ("extend", email_ids),
+        ("give_back", email_ids[:20]),
+    ):
         query = f"SELECT * FROM mailgres.{call}(%s, %s)"
         observe(call, len(some), partial(bench.rows, query, token, some))
     observe("finish sent", 40, lambda: bench.finish(claimed[20:60], "sent"))

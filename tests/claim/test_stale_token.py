@@ -29,7 +29,7 @@ OUTCOMES = (
 CALLS = {
     "extend": "SELECT * FROM mailgres.extend(%s, %s, '1 hour')",
     "give_back": "SELECT * FROM mailgres.give_back(%s, %s)",
-    "begin": "SELECT * FROM mailgres.begin(%s, %s)",
+    "start_attempts": "SELECT * FROM mailgres.start_attempts(%s, %s)",
 }
 EVERYTHING = (
     "SELECT to_jsonb(q) FROM email_queue q ORDER BY id",
@@ -48,7 +48,7 @@ def waiting_again(bench: Workbench) -> None:
 
 def begun_by_another(bench: Workbench) -> None:
     claimed = bench.claim(worker="another")
-    bench.do(CALLS["begin"], claimed[0]["lease_token"], [row["id"] for row in claimed])
+    bench.do(CALLS["start_attempts"], claimed[0]["lease_token"], [row["id"] for row in claimed])
 
 
 def claimed_by_a_processor(bench: Workbench) -> None:
@@ -98,7 +98,7 @@ def use_everywhere(bench: Workbench, emails: list[Row]) -> None:
     """Report, lengthen, return and begin under a token that holds nothing."""
     before = snapshot(bench)
     for outcome in OUTCOMES:
-        told = bench.finish(emails, outcome, message="too late", retry_at="2100-01-01")
+        told = bench.finish(emails, outcome, message="too late", retry_after=1e12)
         assert [(row["status"], row["refused"]) for row in told] == [(None, "MG030")] * 3, outcome
         assert snapshot(bench) == before, outcome
     token, email_ids = emails[0]["lease_token"], [email["id"] for email in emails]

@@ -41,7 +41,7 @@ def fail_uncertainly(bench: Workbench, provider: str) -> Row:
     bench.put(template_type="signup_confirmation", generation=2, retry_policy="stepped")
     [claimed] = bench.claim(providers=[provider])
     assert claimed["provider"] == provider
-    bench.do("SELECT mailgres.begin(%s, %s)", claimed["lease_token"], [claimed["id"]])
+    bench.do("SELECT mailgres.start_attempts(%s, %s)", claimed["lease_token"], [claimed["id"]])
     [told] = bench.finish([claimed], "ambiguous", message="timed out")
     assert told["status"] == "pending"
     return bench.email(claimed["id"])

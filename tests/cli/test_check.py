@@ -77,13 +77,23 @@ def test_a_provider_that_is_not_configured(program: Program) -> None:
 
 
 def test_nothing_is_configured() -> None:
-    assert Program("")("providers", "test") == "capture: good\n"
+    text = Program("")("providers", "test")
+    assert text == "capture: reached, credentials not tried: it needs none\n"
 
 
 def test_smtp() -> None:
-    with smtp.serve(smtp.SmtpDouble()) as double:
+    with smtp.serve(smtp.SmtpDouble(user="ana", password="secret")) as double:
         env = {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": double.url}
         assert Program("", env)("providers", "test") == "smtp: good\n"
     what, hint = Program("", env).fails("providers", "test")
     assert what.startswith("smtp: ")
     assert hint.startswith("The provider cannot be asked now")
+
+
+def test_a_server_that_asks_for_no_credentials_is_reached_but_none_are_tried() -> None:
+    with smtp.serve(smtp.SmtpDouble()) as server:
+        program = Program("", {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": server.url})
+        text = program("providers", "test")
+        assert text == "smtp: reached, credentials not tried: its URL has none\n"
+        (found,) = program.json("providers", "test")
+        assert (found["good"], found["untried"]) == (None, "its URL has none")

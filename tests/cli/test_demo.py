@@ -23,8 +23,8 @@ def shown_in_readme() -> str:
 
 def run_demo(url: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [MAILGRES, "demo"],
-        env={**os.environ, "DATABASE_URL": url, "COLUMNS": "80"},
+        [MAILGRES, "demo", "--database-url", url],
+        env={**os.environ, "COLUMNS": "80"},
         capture_output=True,
         text=True,
         check=False,

@@ -254,7 +254,7 @@ def test_a_key_that_was_used_for_another_email(
     file = tmp_path / "two.csv"
     file.write_text("recipient,idempotency_key\nbo@example.com,k\ncy@example.com,l\n")
     what, hint = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
-    assert what == f"{file}, lines 2 to 3: the idempotency key was used before for another email"
+    assert what == f"{file}, line 2: the idempotency key was used before for another email"
     assert hint.endswith("Nothing was enqueued.")
     assert len(rows(queue)) == 1
     mailgres("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error")

@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from mailgres.cli import main
 from mailgres.providers.explain import CONSEQUENCES, TABLES, explain, kind
+from mailgres.providers.faults import UNKNOWN, classify
+from mailgres.providers.ses_faults import SES_RULES
 from mailgres.sqlstates import with_sqlstate
 
 
@@ -102,3 +104,31 @@ def test_an_unknown_code(code: str) -> None:
 
 def test_the_nearest_code_is_suggested() -> None:
     assert "Did you mean daily_quota_exceeded" in run("daily_quota_exceded").output
+
+
+@pytest.mark.parametrize("code", ["500", "503", "550", "451", "429", "404", "413"])
+def test_a_status_shows_every_rule_that_may_decide_about_it(code: str) -> None:
+    """Also those that depend on the text: the answer that somebody met had one."""
+    shown = {(each["provider"], each["meaning"]) for each in told(code)}
+    status = int(code)
+    for provider, rules in TABLES.items():
+        first = {
+            classify(rules, status=status, code=code_, text=text).meaning
+            for code_ in (None, f"http_{status}")
+            for text in ("", "5.7.1 blocked", "4.2.2 full", "4.7.0 later")
+            if provider in {each for each, _ in shown}
+        } - {UNKNOWN.meaning}
+        assert {(provider, meaning) for meaning in first} <= shown
+
+
+@pytest.mark.parametrize("code", ["ServiceUnavailable", "ServiceUnavailableException"])
+def test_a_service_that_is_unavailable_is_transient(code: str) -> None:
+    [found] = told(code)
+    assert (found["provider"], found["class"], found["scope"]) == ("SES", "transient", "account")
+    assert classify(SES_RULES, status=503, code=code).verdict == "transient"
+
+
+def test_a_mail_from_domain_that_is_not_verified_is_known_by_both_of_its_names() -> None:
+    [short], [long] = told("MailFromDomainNotVerified"), told("MailFromDomainNotVerifiedException")
+    assert {**short, "code": None} == {**long, "code": None}
+    assert (short["class"], short["scope"]) == ("config", "sender")

@@ -71,3 +71,22 @@ def test_what_the_database_refuses(mailgres: Program) -> None:
     what, _ = mailgres.fails("policies", "set", "Not A Name", "--retries", "1", "--steps", "1m")
     assert what == "the retry policy 'Not A Name' is not valid"
     assert len(mailgres.json("policies", "list")) == 6
+
+
+def test_the_default_policy_and_expiry_are_chosen_by_a_command(
+    mailgres: Program, queue: Queue
+) -> None:
+    assert mailgres("policies", "default", "patient") == (
+        "default: patient; emails expire after: never\n"
+    )
+    assert mailgres("policies", "default", "--expires-after", "36h") == (
+        "default: patient; emails expire after: 36h\n"
+    )
+    queue.enqueue()
+    assert queue.value("SELECT retry_policy FROM email_queue") == "patient"
+    assert "never" in mailgres("policies", "default", "--expires-after", "never")
+    what, hint = mailgres.fails("policies", "default", "patent")
+    assert what == "there is no retry policy 'patent'"
+    assert hint == "Did you mean patient? `mailgres policies list` shows all."
+    assert "Say what to set" in mailgres.misused("policies", "default")
+    assert "is too short" in mailgres.misused("policies", "default", "--expires-after", "0s")

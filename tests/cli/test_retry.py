@@ -282,3 +282,29 @@ def test_an_operator_may(mailgres: Program, queue: Queue) -> None:
     as_role = {"PGOPTIONS": "-c role=mailgres_operator"}
     assert mailgres("retry", "--all-failed", "--yes", **as_role) == "Retried 1 of 1 email.\n"
     assert mailgres("cancel", str(queue_id), **as_role) == "Cancelled 1 of 1 email.\n"
+
+
+@pytest.mark.parametrize("options", [("--yes",), ("--dry-run",)])
+def test_a_retry_by_filter_names_those_whose_address_is_suppressed(
+    mailgres: Program, queue: Queue, options: tuple[str, ...]
+) -> None:
+    ana, bob = dead(queue), dead(queue, recipient=BOB)
+    queue.suppress(BOB)
+    text = mailgres("retry", "--all-failed", *options)
+    assert "etried 1 of 2 emails." in text
+    assert "Skipped 1: the address is suppressed (MG028)" in text
+    assert str(bob) in text
+    assert "mailgres suppressions remove" in text
+    assert status(queue, bob) == ["failed"]
+    assert status(queue, ana) == ["failed" if "--dry-run" in options else "pending"]
+
+
+def test_a_retry_of_one_email_to_a_suppressed_address_fails(
+    mailgres: Program, queue: Queue
+) -> None:
+    queue_id = dead(queue)
+    queue.suppress()
+    done = mailgres.run("retry", str(queue_id))
+    assert done.returncode == 1
+    assert "Retried 0 of 1 email." in done.stdout
+    assert "the address is suppressed (MG028)" in done.stdout

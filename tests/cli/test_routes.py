@@ -38,12 +38,6 @@ def test_set(mailgres: Program) -> None:
     assert mailgres.json("routes", "list")[0]["providers"] == ["resend"]
 
 
-def test_the_default_route_belongs_to_the_workers(mailgres: Program) -> None:
-    done = mailgres.run("routes", "set", "default", "smtp")
-    assert (done.returncode, done.stdout) == (0, "default: smtp\n")
-    assert "a worker that starts with providers of its own" in done.stderr
-
-
 def test_what_set_refuses(mailgres: Program) -> None:
     what, hint = mailgres.fails("routes", "set", "bulk", "smtp", "resed")
     assert what == "there is no provider 'resed'"

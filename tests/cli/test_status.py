@@ -13,13 +13,14 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 
 from mailgres.cli.screen import sparkline
 from support.program import PROGRAM, Program
-from support.queue import Queue
+from support.queue import Clock, Queue
 
 PATIENCE = 60
 
@@ -180,3 +181,27 @@ def test_the_screen_of_a_terminal(mailgres: Program) -> None:
     assert any(line.startswith("workers     1 alive") for line in lines)
     assert any("█" in line for line in lines)
     assert "…" not in screen
+
+
+def test_in_the_last_minute_means_the_last_60_seconds(mailgres: Program, queue: Queue) -> None:
+    """Whatever part of them lies in the minute of the clock, and whether counts are folded."""
+    clock = Clock(queue.conn, datetime.now(UTC).replace(second=10, microsecond=0))
+    for step in (0, 30, 35, 20):  # 85, 55, 20 and 0 seconds before it is asked
+        clock.forward(timedelta(seconds=step))
+        queue.enqueue()
+        queue.attempt("sent")
+    assert "sent 4 (3 in the last minute)" in mailgres("status")
+    assert mailgres.json("status")["sent_in_60s"] == 3
+    queue.run("SELECT mailgres.fold()")
+    assert "sent 4 (3 in the last minute)" in mailgres("status")
+
+
+def test_the_age_of_the_counts_is_shown(mailgres: Program, queue: Queue) -> None:
+    clock = Clock(queue.conn)
+    queue.enqueue()
+    queue.run("SELECT mailgres.measure_depth('0')")
+    clock.forward(timedelta(seconds=7))
+    assert "1 due now, the oldest for 7s; counted 7s ago" in mailgres("status")
+    assert mailgres.json("status")["counted_at"] == (clock.now - timedelta(seconds=7)).isoformat()
+    clock.forward(timedelta(hours=1))  # nobody counts any more, so whoever asks does
+    assert "counted now" in mailgres("status")

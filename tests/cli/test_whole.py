@@ -181,9 +181,11 @@ DRY = {
     "dlq export", "dlq purge", "dlq retry", "retry", "cancel", "reschedule", "enqueue", "janitor",
     "alerts set", "alerts reset-webhook", "providers pause", "providers resume", "providers reset",
     "providers limit", "routes set", "routes pause", "routes resume", "policies set",
+    "policies default",
     "tenants weight", "tenants pause", "tenants resume", "tenants limit", "tenants route",
     "tenants contact", "templates push", "templates retire", "suppressions add",
-    "suppressions remove", "suppressions import",
+    "suppressions remove", "suppressions import", "senders allow", "senders disallow",
+    "producers bind", "producers unbind",
 }  # fmt: skip
 OTHERS = {
     *("alerts check", "alerts list", "alerts rules", "config", "demo", "dev"),
@@ -191,7 +193,7 @@ OTHERS = {
     *("policies list", "process", "providers list", "providers test", "routes list", "serve"),
     *("show", "status", "suppressions export", "suppressions list"),
     *("templates list", "templates preview", "templates pull", "templates show", "tenants list"),
-    "worker",
+    *("producers list", "senders list", "worker"),
 }
 """Commands that change no rows, or whose work it is to."""
 

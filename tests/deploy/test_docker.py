@@ -94,7 +94,7 @@ def test_what_it_runs_exists() -> None:
     written = (ROOT / "pyproject.toml").read_text()
     for extra in extras[1].split(","):
         assert re.search(rf"^{extra} = \[", written, re.MULTILINE)
-    assert given("EXPOSE") == ["8025"]
+    assert given("EXPOSE") == ["8725"]
 
 
 def sources() -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_commands(database_url: str, conn: psycopg.Connection) -> None:
         "INSERT INTO email_queue (template_type, recipient_email, ready)"
         " SELECT 'welcome_user', 'ana@example.com', true FROM generate_series(1, 1000)"
     )
-    with serve(ResendDouble()) as resend, smtp.serve(smtp.SmtpDouble()) as server:
+    with serve(ResendDouble()) as resend, _mail_server() as server:
         env = {
             "MAILGRES_PROVIDERS": ",".join(names),
             "MAILGRES_RESEND_API_URL": resend.url,
@@ -82,6 +83,11 @@ def test_commands(database_url: str, conn: psycopg.Connection) -> None:
         program = Program(database_url, env)
         for command, printed in steps():
             assert program(*shlex.split(command)) == printed, command
+
+
+def _mail_server() -> AbstractContextManager[smtp.SmtpDouble]:
+    """A server that asks for a login, as the URL of the page has one."""
+    return smtp.serve(smtp.SmtpDouble(user="user", password="p@ss"))
 
 
 def test_sql(conn: psycopg.Connection) -> None:

@@ -15,7 +15,7 @@ KNOWN_COMMANDS = {
     "make demo",
     "make test",
     "pip install .",
-    "curl -sS http://127.0.0.1:8025/readyz",
+    "curl -sS http://127.0.0.1:8725/readyz",
     "export DATABASE_URL=postgresql://…",
     "mailgres migrate",
     "mailgres process --until-empty",

@@ -209,6 +209,32 @@ def test_of_a_tenant_that_is_paused(clinic: Clinic) -> None:
     ],
 )
 def test_providers(clinic: Clinic, fault: str, words: str) -> None:
+    # as one that sends: that a route only captures is a finding of its own
+    clinic.run("UPDATE mailgres.providers SET kind = 'smtp' WHERE name = 'capture'")
     assert clinic.findings("providers") == []
     clinic.run(fault)
     assert words in clinic.mended("providers").message
+
+
+# --- does the upkeep work?
+
+FAILED = "SELECT mailgres.note_janitor('rollups', 'worker-1', %s, '5 seconds')"
+
+
+def test_a_janitor_that_keeps_failing(clinic: Clinic) -> None:
+    for _ in range(2):
+        clinic.run(FAILED, "division by zero")
+    assert clinic.findings("janitors") == []
+    clinic.run(FAILED, "no such function")
+    found = clinic.finding("janitors")
+    assert (found.severity, found.fix) == ("error", "mailgres janitor rollups")
+    assert found.message.startswith("rollups failed 3 times in a row, for ")
+    assert found.message.endswith(" on the worker worker-1: no such function")
+    pass_time(clinic, minutes=6)
+    assert clinic.findings("janitors") == [], "the worker is gone"
+
+
+def test_a_janitor_that_succeeded_again(clinic: Clinic) -> None:
+    for error in ("division by zero", "division by zero", "division by zero", None):
+        clinic.run(FAILED, error)
+    assert clinic.findings("janitors") == []

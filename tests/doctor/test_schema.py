@@ -33,7 +33,7 @@ def test_nothing_differs(clinic: Clinic) -> None:
     [
         (
             """CREATE OR REPLACE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
-               LANGUAGE sql SECURITY DEFINER SET search_path = '' AS 'SELECT 0'""",
+               LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 0'""",
             "function mailgres.reap is changed",
         ),
         (
@@ -94,7 +94,7 @@ RESHAPED = "is changed in its columns, arguments or result"
             [
                 "DROP FUNCTION mailgres.reap",
                 """CREATE FUNCTION mailgres.reap(p_many int DEFAULT 500) RETURNS int
-                   LANGUAGE sql SECURITY DEFINER SET search_path = '' AS 'SELECT 0'""",
+                   LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS 'SELECT 0'""",
             ],
             "function mailgres.reap",
         ),
@@ -256,7 +256,8 @@ def test_no_schema(empty_database_url: str, conn: psycopg.Connection) -> None:
 def test_a_newer_schema(clinic: Clinic, revision: str) -> None:
     clinic.run("UPDATE mailgres.schema_version SET version_num = %s", revision)
     found = clinic.finding("schema-version")
-    assert (found.severity, found.fix) == ("error", "pip install --upgrade mailgres")
+    fix = "Install that version, from a checkout or its wheel file"
+    assert (found.severity, found.fix) == ("error", fix)
 
 
 def test_sql_is_for_a_schema_of_this_version(empty_database_url: str) -> None:
@@ -280,3 +281,18 @@ def test_everything_that_can_be_restored_is_found_in_sql() -> None:
     known = dict(_definitions())
     wanted = {name for name in schema.expected() if name.startswith(schema.RESTORABLE)}
     assert wanted - known.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"), [("email_queue", "DEFAULT"), ("mailgres.try_deltas", "FULL")]
+)
+def test_a_table_that_cannot_be_published(clinic: Clinic, table: str, wanted: str) -> None:
+    clinic.run(f"ALTER TABLE {table} REPLICA IDENTITY NOTHING")
+    name = table if "." in table else f"public.{table}"
+    found = clinic.finding("publications")
+    assert (found.severity, found.message) == ("warning", f"{name} has no replica identity")
+    clinic.run("CREATE PUBLICATION everything FOR ALL TABLES")
+    found = clinic.mended("publications")
+    assert found.severity == "error"
+    assert found.message.endswith(" and is published: rows cannot be updated or deleted")
+    assert f"REPLICA IDENTITY {wanted}" in (found.fix or "")

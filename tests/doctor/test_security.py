@@ -45,7 +45,10 @@ def test_supabase_is_in_order(project: Clinic) -> None:
             "authenticated may call mailgres.",
         ),
         ("GRANT SELECT ON email_queue TO anon", "anon may use public.email_queue"),
-        ("GRANT SELECT (payload) ON email_queue TO anon", "anon may use public.email_queue"),
+        (
+            "GRANT SELECT (payload) ON email_queue TO anon",
+            "anon may use columns of public.email_queue",
+        ),
         ("GRANT USAGE ON SCHEMA mailgres TO anon", "anon may look into mailgres"),
         (
             "GRANT EXECUTE ON FUNCTION retry_email TO PUBLIC",
@@ -190,3 +193,49 @@ def test_a_job_that_fails(scheduled: Clinic) -> None:
     scheduled.mend(found)  # shows the last runs
     scheduled.run(ran, "succeeded", "", "1 minute")
     assert scheduled.findings("cron-jobs") == []
+
+
+# --- rights beyond the intended ones
+
+
+@pytest.mark.parametrize(
+    ("grant", "severity", "words"),
+    [
+        ("EXECUTE ON FUNCTION public.enqueue_emails", "info", "may call public.enqueue_emails"),
+        ("SELECT ON public.email_kpis, public.email_eta", "info", "may use public.email_eta and 1"),
+        ("SELECT ON public.email_queue", "warning", "may use public.email_queue (SELECT)"),
+        ("SELECT (payload) ON public.email_queue", "warning", "may use columns of public.email_q"),
+        ("SELECT ON public.email_dead_letters", "warning", "may use public.email_dead_letters"),
+        ("TRUNCATE ON public.email_suppressions", "warning", "(TRUNCATE)"),
+        ("EXECUTE ON FUNCTION mailgres.claim", "warning", "may call mailgres.claim"),
+        ("CREATE ON SCHEMA mailgres", "warning", "may look into mailgres (CREATE)"),
+        ("USAGE ON TYPE mailgres.status", "warning", "may use the type mailgres.status (USAGE)"),
+        ("USAGE ON SEQUENCE public.email_logs_id_seq", "warning", "may use the sequence public.em"),
+    ],
+)
+@pytest.mark.parametrize("option", ["", " WITH GRANT OPTION"])
+def test_a_right_that_somebody_granted_is_listed_with_its_grantee(  # noqa: PLR0917
+    clinic: Clinic, server: Server, grant: str, severity: str, words: str, option: str
+) -> None:
+    with server.role() as role:
+        clinic.run(f"GRANT {grant} TO {role}{option}")
+        found = clinic.mended("grants")
+        assert found.severity == ("warning" if option else severity)
+        assert found.message.startswith(f"{role} ")
+        assert words in found.message
+        assert found.message.endswith(", and grant it to others") is bool(option)
+
+
+def test_a_role_of_ours_that_may_pass_on_what_it_has_is_listed(clinic: Clinic) -> None:
+    clinic.run("GRANT SELECT ON public.email_logs TO mailgres_operator WITH GRANT OPTION")
+    found = clinic.mended("grants")
+    assert found.severity == "warning"
+    may = clinic.conn.execute(
+        "SELECT has_table_privilege('mailgres_operator', 'public.email_logs', 'SELECT')"
+    ).fetchone()
+    assert may == (True,), "only the option was too much"
+
+
+def test_a_schema_in_which_everybody_may_create_is_named(clinic: Clinic) -> None:
+    clinic.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    assert clinic.mended("grants").severity == "info"

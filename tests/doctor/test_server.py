@@ -84,7 +84,8 @@ def test_a_transaction_pooler(clinic: Clinic, pooled_url: str) -> None:
     assert found.severity == "info"
     assert "transaction pooler" in found.message
     assert "5432" in (found.fix or "")
-    assert pooled.finding("pooler", listen="on").severity == "error"
+    worker = {"providers": "smtp", "listen": "on"}
+    assert pooled.finding("pooler", **worker).severity == "error"
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")

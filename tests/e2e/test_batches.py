@@ -76,6 +76,7 @@ def test_one_that_cannot_be_sent_was_not_in_the_call(
     """The others may have arrived: they are repeated without it, and it was none of them."""
     resend.add_faults(Fault(reset=True, accepts=taken))
     bad = house.enqueue()
+    house.open_the_door()
     house.run("UPDATE email_queue SET recipient_email = E'a@b.example\\nx' WHERE id = %s", bad)
     good = house.send(4)
     row = house.email(bad)
@@ -124,3 +125,34 @@ def members(house: House) -> dict[UUID, UUID]:
     """Which email is in which batch."""
     rows = house.rows("SELECT id, batch_id FROM email_queue WHERE batch_id IS NOT NULL")
     return {row.id: row.batch_id for row in rows}
+
+
+def test_an_ambiguous_batch_that_is_refused_when_it_is_repeated_is_taken_apart(
+    house: House, resend: ResendDouble
+) -> None:
+    """A refusal under its key says that the first call was not accepted: nothing was sent."""
+    resend.add_faults(
+        Fault(reset=True, accepts=False, times=1, path="/emails/batch"),
+        Fault(422, "validation_error", "one of them", times=-1, path="/emails/batch"),
+    )
+    bad = house.enqueue(recipient_email="invalid@example.org")
+    good = house.send(4)
+    assert house.state() == {("pending", 0, "ambiguous"): 5}
+    house.work_until_settled()
+    assert accepted(resend) == once_each(good)
+    assert house.email(bad).dead_reason == "permanent"
+    assert house.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
+
+
+def test_an_ambiguous_batch_whose_key_was_used_for_other_content_is_never_sent_again(
+    house: House, resend: ResendDouble
+) -> None:
+    """That is no refusal: an earlier call arrived."""
+    resend.add_faults(
+        Fault(reset=True, accepts=True, times=1, path="/emails/batch"),
+        Fault(409, "invalid_idempotent_request", "other content", times=1, path="/emails/batch"),
+    )
+    emails = house.send(4)
+    house.work_until_settled()
+    assert accepted(resend) == once_each(emails)
+    assert {house.email(each).dead_reason for each in emails} == {"uncertain"}

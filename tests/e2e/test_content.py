@@ -181,7 +181,8 @@ def test_injection_is_refused_by_the_queue(house: House, name: str) -> None:
 def test_injection_past_the_queue(
     house: House, provider: str, request: pytest.FixtureRequest
 ) -> None:
-    """Somebody writes into the table by hand: no provider is told of anybody else."""
+    """Somebody writes into a table whose checks are gone: no provider is told of anybody else."""
+    house.open_the_door()
     double = request.getfixturevalue(provider)
     columns = {
         "recipient_email": "ana@example.org\r\nBcc: evil@example.net",

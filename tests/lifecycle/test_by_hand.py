@@ -171,3 +171,59 @@ def test_a_dead_email_put_back_by_hand_has_its_retries_again(conn: psycopg.Conne
     )
     conn.execute("UPDATE email_queue SET status = 'pending', next_retry_at = now()")
     assert conn.execute("SELECT status, retries FROM email_queue").fetchone() == ("pending", 0)
+
+
+CONTRACT = (
+    "INSERT INTO email_queue (user_id, template_type, recipient_email, payload, status, {})"
+    " VALUES (gen_random_uuid(), 'welcome_user', 'ana@example.com', '{{}}', {}) RETURNING *"
+)
+
+
+def test_an_insert_as_sent_needs_the_columns_of_the_contract_only(
+    queue: Queue, clock: Clock
+) -> None:
+    (email,) = queue.rows(CONTRACT.format("resend_id", "'sent', 're_1'"))
+    assert (email.sent_at, email.provider_message_id) == (clock.now, "re_1")
+    assert queue.claim() == []
+
+
+def test_an_insert_as_failed_needs_the_columns_of_the_contract_only(
+    queue: Queue, clock: Clock
+) -> None:
+    (email,) = queue.rows(CONTRACT.format("error_message", "'failed', 'no such mailbox'"))
+    assert (email.dead_at, email.dead_reason) == (clock.now, "permanent")
+    assert email.error_message == "no such mailbox"
+    queue.run("SELECT retry_email(%s)", email.id)
+    assert queue.claim_one().id == email.id
+
+
+def test_an_insert_that_is_complete_is_kept_as_it_is(queue: Queue, clock: Clock) -> None:
+    long_ago = clock.now - HOUR
+    (email,) = queue.rows(
+        CONTRACT.format(
+            "sent_at, provider, provider_message_id, next_retry_at", "'sent', %s, 'ses', 'x', %s"
+        ),
+        *(long_ago, long_ago),
+    )
+    assert (email.sent_at, email.provider, email.next_retry_at) == (long_ago, "ses", long_ago)
+
+
+@pytest.mark.parametrize("status", ["pending", "sent", "failed", "cancelled"])
+def test_an_insert_with_next_retry_null_means_now(queue: Queue, clock: Clock, status: str) -> None:
+    (email,) = queue.rows(CONTRACT.format("next_retry_at", f"'{status}', NULL"))
+    assert (email.status, email.next_retry_at) == (status, clock.now)
+    assert len(queue.claim()) == (status == "pending")
+
+
+def test_an_insert_as_sending_is_refused(queue: Queue) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():
+        queue.rows(CONTRACT.format("retries", "'sending', 0"))
+
+
+def test_a_copy_into_the_queue_is_completed(queue: Queue, clock: Clock) -> None:
+    columns = "template_type, recipient_email, status, resend_id, error_message, next_retry_at"
+    with queue.conn.cursor().copy(f"COPY email_queue ({columns}) FROM STDIN") as copy:
+        copy.write_row(("welcome_user", "ana@example.com", "sent", "re_1", None, None))
+        copy.write_row(("welcome_user", "bea@example.com", "failed", None, None, None))
+    found = {row.status: row for row in queue.rows("SELECT * FROM email_queue")}
+    assert found["sent"].sent_at == found["failed"].dead_at == clock.now

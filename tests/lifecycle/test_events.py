@@ -124,7 +124,7 @@ def test_it_did_arrive_while_it_is_repeated(queue: Queue, clock: Clock) -> None:
     email = queue.email(queue_id)
     assert email.status == "sent"
     assert not is_leased(email)
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     (done,) = queue.finish(report(claimed, "transient"))
     assert done.refused == "MG030"
 

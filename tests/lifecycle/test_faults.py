@@ -50,7 +50,7 @@ def column(conn: psycopg.Connection, name: str) -> Any:
 def test_delivered_during_the_call_is_not_sent_again(keyless: psycopg.Connection) -> None:
     queue_id = enqueue(keyless)
     [token] = claim(keyless)
-    keyless.execute("SELECT mailgres.begin(%s, %s)", (token, [queue_id]))
+    keyless.execute("SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id]))
     keyless.execute(EVENT, ("delivered", queue_id))
     assert column(keyless, "status") == "sent"
 
@@ -59,7 +59,9 @@ def test_a_call_is_not_begun_under_a_lease_that_has_ended(keyless: psycopg.Conne
     queue_id = enqueue(keyless)
     [token] = claim(keyless)
     keyless.execute("UPDATE email_queue SET lease_until = now() - interval '1 second'")
-    begun = keyless.execute("SELECT mailgres.begin(%s, %s)", (token, [queue_id])).fetchall()
+    begun = keyless.execute(
+        "SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id])
+    ).fetchall()
     assert begun == []
     assert column(keyless, "status") == "pending"
 
@@ -71,7 +73,7 @@ def test_a_call_that_begins_late_has_a_whole_lease(keyless: psycopg.Connection) 
         "UPDATE email_queue SET leased_at = now() - interval '59 seconds',"
         " lease_until = now() + interval '1 second'"
     )
-    keyless.execute("SELECT mailgres.begin(%s, %s)", (token, [queue_id]))
+    keyless.execute("SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id]))
     assert column(keyless, "lease_until - begun_at >= interval '59 seconds'")
 
 
@@ -86,7 +88,7 @@ def test_the_key_is_good_from_the_first_uncertain_try_on(conn: psycopg.Connectio
 def test_freed_by_hand_it_may_have_gone_out(keyless: psycopg.Connection) -> None:
     queue_id = enqueue(keyless)
     [token] = claim(keyless)
-    keyless.execute("SELECT mailgres.begin(%s, %s)", (token, [queue_id]))
+    keyless.execute("SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id]))
     keyless.execute("UPDATE email_queue SET status = 'pending'")
     assert column(keyless, "uncertain_since") is not None
 

@@ -48,7 +48,7 @@ def test_first_try(queue: Queue, clock: Clock, case: Case) -> None:
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
     claimed = queue.claim_one()
-    queue.begin([claimed])
+    queue.start_attempts([claimed])
     told = {"code": "E1", "message": "it said no", "detail": "550 no", "duration_ms": 120}
     (done,) = queue.finish(report(claimed, case.outcome, **told))
     email = queue.email(queue_id)
@@ -146,7 +146,7 @@ def test_slowing_down_costs_nothing(queue: Queue, clock: Clock, outcome: str) ->
     queue.enqueue(max_retries=0)
     for _ in range(10):
         later = clock.now + timedelta(hours=24)
-        email = queue.attempt(outcome, retry_at=later)
+        email = queue.attempt(outcome, retry_after=later - clock.now)
         assert (email.status, email.retries, email.next_retry_at) == ("pending", 0, later)
         clock.set(later)
     assert queue.attempt("sent").status == "sent"
@@ -172,7 +172,7 @@ def test_parked_it_is_not_tried_more_often_by_request(
 ) -> None:
     """It costs the email nothing, so who says "come back at once" would be called all the time."""
     queue.enqueue()
-    email = queue.attempt("config", retry_at=clock.now + asked * MINUTE)
+    email = queue.attempt("config", retry_after=asked * MINUTE)
     assert email.next_retry_at == clock.now + waits * MINUTE
 
 
@@ -311,3 +311,29 @@ def test_outcomes_are_an_array(queue: Queue, text: str | None) -> None:
     with pytest.raises(psycopg.Error) as refusal, queue.conn.transaction():
         queue.rows("SELECT * FROM mailgres.finish(%s)", text)
     assert refusal.value.sqlstate == "MG031"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_copy_that_was_refused_is_in_the_log_of_the_sent_email(queue: Queue) -> None:
+    queue_id = queue.enqueue(cc=["cc@example.com"], bcc=["bcc@example.com"])
+    text = "5.1.1 <cc@example.com>: no such user"
+    refused = {"code": "5.1.1", "message": text, "detail": f"cc@example.com: 550 {text}"}
+    email = queue.attempt("sent", refused_copies=[refused, {"code": "550", "message": ""}])
+    assert (email.status, email.error_code) == ("sent", None)
+    sent, one, other = queue.log(queue_id)
+    assert (sent.event, one.event, other.event) == ("sent", "copy_refused", "copy_refused")
+    assert (one.error_code, one.error_message) == ("5.1.1", "5.1.1 <<address>>: no such user")
+    assert one.error_detail == f"cc@example.com: 550 {text}"
+    assert (one.provider, one.attempt, one.to_status) == (email.provider, 1, "sent")
+    assert (other.error_code, other.error_message) == ("550", "a copy was refused")
+    assert queue.value("SELECT count(*) FROM email_suppressions") == 0
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_copy_of_an_email_whose_lease_was_lost_is_not_logged(queue: Queue) -> None:
+    queue_id = queue.enqueue()
+    claimed = queue.claim_one()
+    queue.run("SELECT mark_email_sent(%s, 'elsewhere')", queue_id)
+    (done,) = queue.finish(report(claimed, "sent", refused_copies=[{"code": "550"}]))
+    assert done.refused == "MG030"
+    assert "copy_refused" not in queue.events(queue_id)

@@ -77,7 +77,7 @@ def test_cancel_before_the_call_begins(queue: Queue) -> None:
 def test_no_cancel_during_the_call(queue: Queue, provider: str) -> None:
     queue.use_provider(provider)
     queue_id = queue.enqueue()
-    queue.begin([queue.claim_one()])
+    queue.start_attempts([queue.claim_one()])
     assert refusal(queue, CANCEL, queue_id) == "MG022"
 
 
@@ -279,3 +279,48 @@ def test_a_retry_gets_the_template_that_was_mended(conn: psycopg.Connection) -> 
     conn.execute("UPDATE email_templates SET active_version = 2")
     conn.execute("SELECT retry_email(%s)", row)
     assert conn.execute(version).fetchone() == (2,)
+
+
+# --- suppressed
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_retry_of_a_suppressed_address_is_refused_and_says_so(queue: Queue) -> None:
+    queue_id = dead(queue)
+    queue.suppress()
+    assert refusal(queue, RETRY, queue_id) == "MG028"
+    assert refusal(queue, RETRY_ANYWAY, queue_id) == "MG028"
+    queue.run("DELETE FROM email_suppressions")
+    assert queue.value(RETRY, queue_id) is True
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_retry_is_refused_for_the_tenant_alone_whose_mail_the_address_does_not_want(
+    queue: Queue,
+) -> None:
+    queue_id = dead(queue)
+    queue.suppress(tenant="other")
+    assert queue.value(RETRY, queue_id) is True
+
+
+def test_a_retry_of_an_uncertain_email_to_a_suppressed_address_is_refused(
+    queue: Queue, clock: Clock
+) -> None:
+    queue.use_provider(WITH_KEYS)
+    queue_id = queue.enqueue()
+    assert queue.attempt("ambiguous").uncertain_since == clock.now
+    queue.suppress()
+    assert refusal(queue, RETRY, queue_id) == "MG028"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_retry_of_an_address_that_is_suppressed_in_another_spelling_is_refused(
+    queue: Queue,
+) -> None:
+    queue_id = queue.enqueue(recipient_email="ana@bücher.example", max_retries=0)
+    assert queue.attempt("permanent", message="no").status == "failed"
+    queue.run(
+        "INSERT INTO email_suppressions (recipient_email, tenant_id, reason)"
+        " VALUES ('ana@xn--bcher-kva.example', '*', 'manual')"
+    )
+    assert refusal(queue, RETRY, queue_id) == "MG028"

@@ -38,7 +38,7 @@ def every_kind(queue: Queue) -> dict[str, UUID]:
     found["sent"] = queue.enqueue()
     queue.attempt("sent")
     found["sending"] = queue.enqueue()
-    queue.begin([queue.claim_one()])
+    queue.start_attempts([queue.claim_one()])
     found["pending"] = queue.enqueue()
     found["unknown"] = uuid4()
     return found
@@ -258,3 +258,13 @@ def test_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT
     assert queue.email(alive).status == "pending"
     logs = "SELECT count(*) FROM email_logs WHERE queue_id = %s"
     assert queue.value(logs, first) == 0
+
+
+@pytest.mark.usefixtures("clock")
+def test_retries_of_suppressed_addresses_are_reported_and_the_others_are_made(queue: Queue) -> None:
+    queue.enqueue(HOLD, "bob@example.com", max_retries=0)
+    bob = queue.attempt("permanent", message="no").id
+    ana = dead(queue)
+    queue.suppress("bob@example.com")
+    assert retry(queue, ana, bob) == {ana: None, bob: "MG028"}
+    assert [queue.email(key).status for key in (ana, bob)] == ["pending", "failed"]

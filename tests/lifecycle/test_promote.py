@@ -94,7 +94,7 @@ def test_what_is_being_sent_does_not_expire(
     queue.enqueue(expires_at=clock.now + MINUTE)
     (claimed,) = queue.claim(lease="1 hour")
     if begun:
-        queue.begin([claimed])
+        queue.start_attempts([claimed])
     clock.forward(MINUTE)
     assert queue.value("SELECT mailgres.expire()") == 0
     assert queue.email(claimed.id).status == "sending"

@@ -19,7 +19,7 @@ def lose(queue: Queue, clock: Clock, *, begun: bool = False) -> Any:
     """Claim the one email that is due, and let the worker die."""
     claimed = queue.claim_one()
     if begun:
-        queue.begin([claimed])
+        queue.start_attempts([claimed])
     clock.forward(MINUTE)
     assert queue.reap() == 1
     return queue.email(claimed.id)

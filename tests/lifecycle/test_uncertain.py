@@ -141,7 +141,7 @@ def test_uncertain_since_the_call_began(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     began = clock.now
-    queue.begin([claimed])
+    queue.start_attempts([claimed])
     clock.forward(timedelta(seconds=30))
     queue.finish(report(claimed, "ambiguous"))
     assert queue.email(claimed.id).uncertain_since == began

@@ -92,7 +92,9 @@ def test_downgrade_stops_at_what_depends_on_us(database_url: str, migrations: Pa
     with psycopg.connect(database_url) as connection:
         connection.execute("CREATE VIEW mine AS SELECT id FROM email_queue")
     before = dump(database_url)
-    with pytest.raises(MigrationFailed, match=r"\(view mine depends on table email_queue\)"):
+    with pytest.raises(
+        MigrationFailed, match=r"\(view public\.mine depends on table public\.email_queue\)"
+    ):
         migrate.downgrade(database_url, directory=migrations)
     assert dump(database_url) == before
 

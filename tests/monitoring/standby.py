@@ -67,6 +67,8 @@ def running(postgres: str, data: Path, account: accounts.Account) -> Iterator[in
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+    # A standby refuses to follow a server that allows more of these (tests/conftest.py).
+    settings += ["-c", "max_prepared_transactions=20"]
     with subprocess.Popen(
         [postgres, "-D", str(data), "-p", str(port), *settings],
         cwd="/",

@@ -116,7 +116,7 @@ def work(queue: Queue, clock: Clock) -> None:
             outcome = {0: "transient", 1: "permanent"}.get(fault, "sent")
             told = {"code": f"E{number % 2}", "message": f"fault {fault}"} if fault < 2 else {}
             outcomes.append(report(email, outcome, **told))
-        queue.begin(claimed)
+        queue.start_attempts(claimed)
         clock.forward(timedelta(seconds=11))
         queue.finish(*outcomes)
         clock.forward(timedelta(minutes=2))

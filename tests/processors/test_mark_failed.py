@@ -51,7 +51,7 @@ def test_a_worker_is_not_disturbed(queue: Queue, begin: bool) -> None:  # noqa: 
     queue_id = queue.enqueue()
     claimed = queue.claim_one()
     if begin:
-        queue.begin([claimed])
+        queue.start_attempts([claimed])
     before = queue.email(queue_id)
     assert queue.value(FAILED, queue_id) is False
     assert queue.email(queue_id) == before

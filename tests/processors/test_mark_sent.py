@@ -29,7 +29,7 @@ def uncertain(queue: Queue) -> None:
 
 
 def begun(queue: Queue) -> None:
-    queue.begin([queue.claim_one()])
+    queue.start_attempts([queue.claim_one()])
 
 
 # How an email stands when the processor reports: by what, and whether a worker or a final
@@ -111,7 +111,7 @@ def test_the_worker_that_comes_later_changes_nothing(queue: Queue, outcome: str)
     before = queue.email(queue_id)
     (done,) = queue.finish(report(claimed, outcome))
     assert done.refused == "MG030"
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     assert queue.email(queue_id) == before
 
 

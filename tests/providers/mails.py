@@ -26,6 +26,7 @@ _EMAIL: dict[str, Any] = {
     "text": None,
     "headers": None,
     "tags": None,
+    "also_to": None,
     "cc": None,
     "bcc": None,
     "has_attachments": False,

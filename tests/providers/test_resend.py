@@ -15,6 +15,7 @@ from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, named
 from mailgres.model import Attachment, Message, Result
 from mailgres.providers.base import Provider
 from mailgres.providers.resend import ResendProvider
+from mailgres.providers.resend_message import as_params
 from providers.mails import PDF, batch, mail
 
 Open = Callable[..., ResendProvider]
@@ -317,3 +318,18 @@ def test_an_unverified_sender_in_a_mixed_batch(
     assert {result.verdict for result in provider.send(messages)} == {"transient"}
     alone = one(provider, mail(from_email="a@unknown.example"))
     assert (alone.verdict, alone.account) == ("config", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("Shop <a@example.com>", "Shop <a@example.com>"),
+        ("Bücher & Co <a@example.com>", "Bücher & Co <a@example.com>"),
+        ("evil@example.net, Shop <a@example.com>", '"evil@example.net, Shop" <a@example.com>'),
+        ('"Doe, Jane" <a@example.com>', '"Doe, Jane" <a@example.com>'),
+        ('a" b <a@example.com>', '"a\\" b" <a@example.com>'),
+        ("a@bücher.example", "a@xn--bcher-kva.example"),
+    ],
+)
+def test_a_display_name_brings_no_second_sender(given: str, sent: str) -> None:
+    assert as_params(mail(from_email=given))["from"] == sent

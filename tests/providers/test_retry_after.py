@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailgres.providers.retry_after import LONGEST, retry_after
+from mailgres.providers.retry_after import LONGEST, retry_after, server_time
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
     ],
 )
 def test_seconds_and_dates(value: str, seconds: float) -> None:
-    assert retry_after(value, NOW) == NOW + timedelta(seconds=seconds)
+    assert retry_after(value, NOW) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,23 @@ def test_what_makes_no_sense_says_nothing(value: str | None) -> None:
 
 
 def test_the_bound_is_the_callers_choice() -> None:
-    assert retry_after("3600", NOW, timedelta(seconds=5)) == NOW + timedelta(seconds=5)
+    assert retry_after("3600", NOW, timedelta(seconds=5)) == timedelta(seconds=5)
 
 
 @given(value=st.text())
 def test_it_never_raises_and_is_bounded(value: str) -> None:
-    when = retry_after(value, NOW)
-    assert when is None or NOW <= when <= NOW + LONGEST
+    wait = retry_after(value, NOW)
+    assert wait is None or timedelta(0) <= wait <= LONGEST
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_dates_are_read_as_they_are_written(date: datetime) -> None:
-    when = retry_after(format_datetime(date, usegmt=True), NOW)
+    wait = retry_after(format_datetime(date, usegmt=True), NOW)
     whole = date.replace(microsecond=0)
-    assert when == min(max(whole, NOW), NOW + LONGEST)
+    assert wait == min(max(whole - NOW, timedelta(0)), LONGEST)
+
+
+@given(value=st.text())
+def test_a_date_that_makes_no_sense_is_not_believed(value: str) -> None:
+    assert server_time({"date": value}, NOW).tzinfo is not None
+    assert server_time({}, NOW) == NOW

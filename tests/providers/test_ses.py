@@ -7,6 +7,7 @@ import email
 import email.policy
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_faults_of_the_api(
     [
         (Fault("InternalFailure", status=500), "ambiguous", 0),
         (Fault("InternalFailure", status=500, accepts=True), "ambiguous", 1),
-        (Fault("ServiceUnavailable", status=503), "ambiguous", 0),
+        (Fault("Unknown", status=503), "ambiguous", 0),
         (Fault(None, "Bad Gateway", status=502), "ambiguous", 0),
         (Fault(None, "<h1>hello</h1>", status=200, accepts=True), "ambiguous", 1),
         (Fault(reset=True), "ambiguous", 0),
@@ -190,7 +191,7 @@ def test_when_to_come_back(
     double.add_faults(Fault("TooManyRequestsException", "Maximum sending rate exceeded."))
     (result,) = provider.send([mail()])
     assert result.verdict == "rate"
-    assert result.retry_at is not None
+    assert result.retry_after == timedelta(seconds=30)
 
 
 def test_nobody_answers(double: SesDouble) -> None:
@@ -250,7 +251,9 @@ def test_check(double: SesDouble, provider: SesProvider) -> None:
     double.set(paused=True)
     assert provider.check().verdict == "config"
     double.add_faults(Fault("AccessDeniedException", "no ses:GetAccount", path=ACCOUNT))
-    assert provider.check().verdict == "sent"
+    found = provider.check()
+    assert found.verdict == "sent"
+    assert "lack ses:GetAccount" in str(found.untried)
     assert double.summary()["accepted"] == 0
 
 

@@ -58,7 +58,7 @@ class Fleet:
         outcomes = [report(email, "permanent", code="render") for email in broken]
         call = [email for email in call if email not in broken]
         if call and call[0].provider == "plain":
-            begun = self.stage.begin(call)
+            begun = self.stage.start_attempts(call)
             call = [email for email in call if email.id in begun]
         if call:
             (reaction,) = self.random.choices([*reactions], [*reactions.values()])
@@ -82,8 +82,8 @@ class Fleet:
             "answer lost": ("ambiguous", {}),
             "transient": ("transient", {}),
             "down": ("transient", ACCOUNT),
-            "rate": ("rate", {"retry_at": self.clock.now + 5 * SECOND}),
-            "quota": ("quota", {"retry_at": self.clock.now + 60 * SECOND}),
+            "rate": ("rate", {"retry_after": 5 * SECOND}),
+            "quota": ("quota", {"retry_after": 60 * SECOND}),
             "config": ("config", {}),
             "wrong key": ("config", ACCOUNT),
             "permanent": ("permanent", {})

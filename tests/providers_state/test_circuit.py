@@ -176,8 +176,8 @@ def test_begin_gives_back_what_an_open_circuit_must_not_get(stage: Stage, clock:
     stage.put(2)
     one, other = stage.claim(limit=2)
     stage.finish(report(one, "config", **ACCOUNT))
-    assert stage.begin([other]) == set()
+    assert stage.start_attempts([other]) == set()
     assert stage.email(other.id).status == "pending"
     clock.forward(120 * SECOND)
     probe = stage.claim(limit=10)
-    assert stage.begin(probe) == {probe[0].id}
+    assert stage.start_attempts(probe) == {probe[0].id}

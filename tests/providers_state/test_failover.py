@@ -67,7 +67,7 @@ def test_without_keys_an_uncertain_one_stays_where_it_was_too(two: Stage, clock:
     two.lead("plain", "second")
     two.put(template=RESEND)
     (email,) = two.claim()
-    two.begin([email])
+    two.start_attempts([email])
     two.finish(report(email, "ambiguous"))
     clock.forward(MINUTE)
     assert [email.provider for email in two.claim()] == ["plain"]
@@ -142,7 +142,7 @@ def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
     two: Stage, clock: Clock, wait: timedelta, by: str
 ) -> None:
     two.put(2, next_retry_at=clock.now)
-    (email,) = two.call("rate", retry_at=clock.now + wait)
+    (email,) = two.call("rate", retry_after=wait)
     if by == "first":
         assert two.claim() == []
         clock.forward(wait)

@@ -75,9 +75,10 @@ def test_a_provider_that_is_paused_and_resumed(stage: Stage, clock: Clock) -> No
     assert stage.notes()[0].reason == "maintenance"
 
 
-def test_a_reset_forgets_failures_and_waits(stage: Stage, clock: Clock) -> None:
+@pytest.mark.usefixtures("clock")
+def test_a_reset_forgets_failures_and_waits(stage: Stage) -> None:
     stage.put(2)
-    stage.call("rate", retry_at=clock.now + MINUTE)
+    stage.call("rate", retry_after=MINUTE)
     stage.run("SELECT mailgres.reset_provider('first')")
     assert len(stage.claim(limit=1)) == 1
 

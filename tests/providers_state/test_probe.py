@@ -54,7 +54,7 @@ def test_an_answer_closes_it_and_the_backlog_flows(
 def test_a_limit_is_an_answer_too(tripped: Stage, clock: Clock, answer: str) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
-    tripped.finish(report(email, answer, retry_at=clock.now + MINUTE, account=True))
+    tripped.finish(report(email, answer, retry_after=MINUTE, account=True))
     provider = tripped.provider()
     assert (provider.circuit, provider.waits_for) == ("closed", answer)
     assert tripped.email(email.id).next_retry_at == clock.now + MINUTE

@@ -91,7 +91,7 @@ def test_also_when_only_the_provider_knows_the_quota(stage: Stage, clock: Clock)
         assert sum(len(stage.call("sent", 10)) for _ in range(10 if clock.now < MIDNIGHT else 5))
         if stage.statuses()["pending"]:
             tomorrow = datetime(2027, 3, clock.now.day, tzinfo=UTC) + DAY
-            stage.call("quota", 10, retry_at=tomorrow)
+            stage.call("quota", 10, retry_after=tomorrow - clock.now)
             assert stage.claim() == []
             clock.set(tomorrow)
     assert set(stage.statuses()) <= {"sent", "pending"}
@@ -102,7 +102,7 @@ def test_a_quota_lets_the_next_provider_stand_in(stage: Stage, clock: Clock) -> 
     stage.add("second")
     stage.lead("first", "second")
     stage.put(5)
-    (email,) = stage.call("quota", retry_at=clock.now + HOUR)
+    (email,) = stage.call("quota", retry_after=HOUR)
     assert stage.email(email.id).next_retry_at == clock.now
     assert {email.provider for email in stage.call("sent", 5)} == {"second"}
     clock.forward(HOUR)
@@ -186,7 +186,7 @@ def test_a_larger_plan_frees_those_that_were_told_to_wait(
     """They were told to wait for the next month; nobody else knows that it is over."""
     clock.set(NOON)
     ids = stage.put(3)
-    stage.call("quota", 2, retry_at=APRIL)
+    stage.call("quota", 2, retry_after=APRIL - clock.now)
     scheduled = stage.enqueue(scheduled_for=NOON + HOUR)
     stage.run(order)
     assert {email.id for email in stage.claim()} == set(ids)

@@ -135,15 +135,14 @@ def test_a_limit_for_a_tenant_holds_and_does_not_touch_the_others(
     assert len(stage.claim()) == 10
 
 
-@pytest.mark.parametrize(("told", "wait"), [({}, 2 * SECOND), ({"retry_at": 30}, 30 * SECOND)])
+@pytest.mark.parametrize(("told", "wait"), [({}, 2 * SECOND), ({"retry_after": 30}, 30 * SECOND)])
 def test_told_to_slow_down_the_route_waits_with_its_provider(
-    stage: Stage, clock: Clock, told: dict[str, int], wait: timedelta
+    stage: Stage, clock: Clock, told: dict[str, Any], wait: timedelta
 ) -> None:
     stage.add("second")
     stage.lead("first", "second")
     stage.put(5)
-    times: dict[str, Any] = {name: clock.now + seconds * SECOND for name, seconds in told.items()}
-    (email,) = stage.call("rate", account=True, **times)
+    (email,) = stage.call("rate", account=True, **told)
     provider = stage.provider()
     assert (provider.waits_until, provider.waits_for) == (clock.now + wait, "rate")
     after = stage.email(email.id)
@@ -158,7 +157,7 @@ def test_told_to_slow_down_the_route_waits_with_its_provider(
 def test_a_time_that_is_over_is_not_taken_for_a_wait(stage: Stage, clock: Clock) -> None:
     """Its clock is behind ours."""
     stage.put()
-    stage.call("rate", retry_at=clock.now - DAY)
+    stage.call("rate", retry_after=-DAY)
     assert stage.provider().waits_until == clock.now + SECOND
     assert stage.claim() == []
 
@@ -167,10 +166,10 @@ def test_the_longest_of_several_waits_counts(stage: Stage, clock: Clock) -> None
     stage.put(3)
     one, two, three = stage.claim()
     stage.finish(
-        report(one, "rate", retry_at=clock.now + 5 * SECOND),
-        report(two, "rate", retry_at=clock.now + 9 * SECOND),
+        report(one, "rate", retry_after=5 * SECOND),
+        report(two, "rate", retry_after=9 * SECOND),
     )
-    stage.finish(report(three, "rate", retry_at=clock.now + 2 * SECOND))
+    stage.finish(report(three, "rate", retry_after=2 * SECOND))
     assert stage.provider().waits_until == clock.now + 9 * SECOND
     assert stage.noted() == ["RateLimited"]
 

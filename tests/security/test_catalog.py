@@ -7,6 +7,7 @@ import pytest
 from support.grants import (
     ANALYST,
     EXECUTE,
+    FIELD_CHECKS,
     INTERNAL,
     OPEN,
     OPEN_TO_VIEWS,
@@ -184,15 +185,16 @@ def test_security_definers(place: Queue) -> None:
     definers = [row for row in place.rows(FUNCTIONS) if row.prosecdef]
     assert definers
     for row in definers:
-        assert 'search_path=""' in row.settings, row.signature
+        assert "search_path=pg_catalog, pg_temp" in row.settings, row.signature
         assert row.owner == migrator, row.signature
 
 
 def test_what_others_may_call_runs_as_the_owner(place: Queue) -> None:
-    """So that no caller needs a privilege on a table; a clock, an id and a sum need none."""
+    """So that no caller needs a privilege on a table; a clock, an id, a sum, a check need none."""
     definers = {row.name for row in place.rows(FUNCTIONS) if row.prosecdef}
     assert EXECUTE.keys() - definers == {
-        *("mailgres.now", "mailgres.uuid_v7", "mailgres.round_robin_priority")
+        *("mailgres.now", "mailgres.uuid_v7", "mailgres.round_robin_priority"),
+        *FIELD_CHECKS,
     }
 
 

@@ -126,7 +126,7 @@ def test_worker(place: Queue) -> None:
     place.enqueue()
     with acting_as(place, WORKER):
         claimed = place.claim_one()
-        assert place.begin([claimed]) == {claimed.id}
+        assert place.start_attempts([claimed]) == {claimed.id}
         token, ids = claimed.lease_token, [claimed.id]
         assert place.value("SELECT mailgres.extend(%s, %s)", token, ids) == claimed.id
         assert place.value("SELECT mailgres.give_back(%s, %s)", token, ids) == claimed.id
@@ -261,3 +261,17 @@ def test_attachments_of_a_producer(place: Queue) -> None:
             Jsonb([{"filename": "a.txt", "content": "YQ=="}]),
         )
     assert place.value("SELECT content FROM mailgres.attachments") == b"a"
+
+
+@pytest.mark.parametrize("role", [OPERATOR, SERVICE])
+def test_a_plain_insert_with_all_that_is_checked(supabase: Queue, role: str) -> None:
+    """The checks of the columns run as the role that writes, and it may call all of them."""
+    with acting_as(supabase, role):
+        supabase.run(
+            "INSERT INTO email_queue (template_type, recipient_email, payload, from_email,"
+            " reply_to, subject, text, headers, tags, cc, bcc) VALUES ('letter', 'a@b.cc', '{}',"
+            " 'A <a@b.cc>', 'a@b.cc', 'Hello', 'Hello', '{\"X-A\": \"b\"}', '{\"a\": \"b\"}',"
+            " '{a@b.cc}', '{}')"
+        )
+        with pytest.raises(psycopg.errors.CheckViolation), supabase.conn.transaction():
+            supabase.run("UPDATE email_queue SET cc = '{{a@b.cc}}'")

@@ -17,9 +17,8 @@ from e2e.kit import House
 from mailgres import migrate
 from mailgres.http.app import PATHS, Service, make_app
 from mailgres.http.ready import Ready
-from mailgres.http.server import warn_of_metrics
 from mailgres.store import Store
-from service.kit import BEARER, PATH, SECRET, TOKEN, Site, site
+from service.kit import BEARER, PATH, SECRET, Site, site
 from support.program import Program
 from worker.bench import until
 from worker.plant import Plant
@@ -59,7 +58,7 @@ def test_without_a_database(tmp_path: Path, migrations: Path) -> None:
         Path(place).chmod(0o711)
         plant = Plant(Path(place), tmp_path, migrations)
         plant.variables["MAILGRES_PROVIDERS"] = "capture"
-        with site(plant) as service:
+        with site(plant, "serve", "--open-metrics") as service:
             plant.switch_off()
             until(lambda: service.get("/readyz").status == 503, "it notices")
             assert service.get("/readyz").json["reason"] == "the database does not answer"
@@ -85,23 +84,6 @@ def test_ready_while_every_connection_is_in_use(database_url: str) -> None:
         store.close()
 
 
-@pytest.mark.parametrize(
-    ("address", "token", "warns"),
-    [
-        ("192.0.2.1", None, True),
-        ("::", None, True),
-        ("192.0.2.1", TOKEN, False),
-        ("127.0.0.1", None, False),
-        ("::1", None, False),
-    ],
-)
-def test_metrics_without_a_token_are_warned_of(
-    caplog: pytest.LogCaptureFixture, address: str, token: str | None, *, warns: bool
-) -> None:
-    warn_of_metrics(address, token)
-    assert ("MAILGRES_METRICS_TOKEN" in caplog.text) is warns
-
-
 def test_what_is_not_there(service: Site) -> None:
     for method, path in (("GET", "/"), ("GET", "/healthz/"), ("POST", "/ana@example.com")):
         answer = service.ask(method, path)
@@ -112,7 +94,7 @@ def test_what_is_not_there(service: Site) -> None:
         answer = service.ask(method, path, BEARER)
         assert (answer.status, answer.json["error"]) == (405, "method not allowed")
         assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))
-    for path in sorted(PATHS - {PATH}):
+    for path in sorted(PATHS - {PATH, "/metrics"}):
         with service.open() as connection:
             connection.sendall(f"HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             received = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -207,13 +189,13 @@ def test_without_the_extra(missing: str, database_url: str) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "Hint: pip install 'mailgres[http]'" in done.stderr
+    assert "Hint: pip install starlette uvicorn prometheus_client" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_worker_that_serves(house: House, resend: ResendDouble) -> None:
     """Both in one process: it sends by itself, and answers."""
-    with site(house, "worker", "--serve") as service:
+    with site(house, "worker", "--serve", "--open-metrics") as service:
         house.enqueue()
         until(lambda: house.statuses() == {"sent": 1}, "the worker sends it")
         assert service.trigger().status == 200

@@ -10,10 +10,11 @@ import pytest
 
 from doubles.resend import Fault, ResendDouble
 from e2e.kit import House, accepted, once_each
+from mailgres.http.app import Sampler
 from service.kit import BEARER, PATH, SECRET, Answer, Site, read, request, site
 from worker.bench import until
 
-SUMMARY = {"claimed", "sent", "retried", "dead", "lost", "given_back", "seconds"}
+SUMMARY = {"claimed", "sent", "retried", "dead", "lost", "given_back", "refused", "seconds"}
 
 
 def untouched(house: House) -> bool:
@@ -202,3 +203,32 @@ def test_a_failing_provider(house: House, resend: ResendDouble, service: Site) -
     assert told["errorReason"].endswith("Resend: no <address> here")
     (asked,) = [line for line in lines if line.get("path") == PATH]
     assert (asked["status"], asked["level"]) == (200, "info")
+
+
+def test_a_run_does_not_say_that_the_service_stops(house: House, service: Site) -> None:
+    house.enqueue()
+    assert service.trigger().json["sent"] == 1
+    until(lambda: PATH in service.process.log.rpartition("\n")[0], "the request is logged")
+    assert "stopping" not in service.process.log
+
+
+def test_refusals_are_sampled_in_the_log(service: Site) -> None:
+    """The first of a kind is told, and the others of that minute are counted."""
+    for _ in range(20):
+        assert service.ask("POST", PATH).status == 401
+    assert service.get("/nowhere").status == 404
+    until(lambda: "unknown" in service.process.log.rpartition("\n")[0], "the last one is logged")
+    lines = [json.loads(line) for line in service.process.log.splitlines()]
+    assert [line["status"] for line in lines if "status" in line] == [401, 404]
+
+
+def test_what_was_not_logged_is_counted() -> None:
+    now = 0.0
+    sampler = Sampler(lambda: now)
+    assert sampler.take(PATH, 429) == 0
+    assert [sampler.take(PATH, 429) for _ in range(5)] == [None] * 5
+    assert sampler.take(PATH, 401) == 0, "another kind"
+    now = 61.0
+    assert sampler.take(PATH, 429) == 5
+    now = 122.0
+    assert sampler.take(PATH, 429) == 0

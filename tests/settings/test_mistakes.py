@@ -151,7 +151,7 @@ def test_no_setting_has_a_name_that_kubernetes_gives(name: str) -> None:
 def test_a_port_that_kubernetes_gives_is_not_ours() -> None:
     """A service that is called mailgres-serve puts its own address into MAILGRES_SERVE_PORT."""
     given = load({"MAILGRES_SERVE_PORT": "tcp://10.0.0.1:8080"})
-    assert (given.serve_port, given.origin("serve_port").layer) == (8025, "default")
+    assert (given.serve_port, given.origin("serve_port").layer) == (8725, "default")
     assert load({"MAILGRES_SERVE_PORT": "8080"}).serve_port == 8080
     assert "serve_port" in str(refused({"MAILGRES_SERVE_PORT": "eighty"}))
 

@@ -40,3 +40,8 @@ def test_every_option_of_accounts_is_on_it() -> None:
         for option in options:
             assert f"{kind}_{option}" in DEFINITIONS
             assert f"`{variable_of(kind + '-acme', option)}`" in settings_page.page()
+
+
+def test_the_port_of_the_service_is_not_that_of_a_mail_catcher() -> None:
+    """Mailpit and MailHog listen on 8025, on the same machines as a developer's mailgres."""
+    assert DEFINITIONS["serve_port"].default not in (1025, 1080, 8025)

@@ -32,6 +32,13 @@ _BY_HAND = {OPERATOR, SERVICE}
 _JANITOR = {WORKER, OPERATOR}
 _VIEWERS = {WORKER, OPERATOR, ANALYST, SERVICE}
 
+FIELD_CHECKS: Final = {
+    *_names("mailgres.is_address mailgres.is_sender mailgres.are_addresses"),
+    *_names("mailgres.are_headers mailgres.are_tags"),
+    *_names("mailgres.is_unambiguous mailgres.invisible_characters"),
+}
+"""What decides whether a column takes a value; called as whoever writes it."""
+
 EXECUTE: Final[dict[str, set[str]]] = {
     "public.enqueue_email": _ENQUEUE,
     "public.enqueue_emails": _ENQUEUE,
@@ -44,11 +51,12 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "public.mark_email_sent": _BY_HAND,
     "public.mark_email_failed": _BY_HAND,
     "public.calculate_next_retry_time": _BY_HAND,
-    # Column defaults and triggers of email_queue call these as whoever writes to it.
+    # Defaults, checks and triggers of email_queue call these as whoever writes to it.
+    **dict.fromkeys(FIELD_CHECKS, _BY_HAND),
     "mailgres.now": {WORKER, OPERATOR, ANALYST, SERVICE},
     "mailgres.uuid_v7": {OPERATOR, SERVICE},
     "mailgres.claim": {WORKER},
-    "mailgres.begin": {WORKER},
+    "mailgres.start_attempts": {WORKER},
     "mailgres.finish": {WORKER},
     "mailgres.extend": {WORKER},
     "mailgres.give_back": {WORKER},
@@ -61,6 +69,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.fold": _JANITOR,
     "mailgres.measure_depth": _JANITOR,
     "mailgres.trim_rollups": _JANITOR,
+    "mailgres.unintended_grants": _JANITOR,
     "mailgres.archive_dead_letters": _JANITOR,
     "mailgres.purge_archive": _JANITOR,
     "mailgres.retain": _JANITOR,
@@ -70,15 +79,20 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.tell": _JANITOR,
     "mailgres.check_alerts": _JANITOR,
     "mailgres.alerts_now": _VIEWERS,
+    "mailgres.missing_providers": _VIEWERS,
     "mailgres.take_news": _JANITOR,
     "mailgres.note_webhook": _JANITOR,
+    "mailgres.note_janitor": _JANITOR,
+    "mailgres.failing_janitors": _JANITOR,
     "mailgres.set_alert_rule": {OPERATOR},
     "mailgres.reset_webhook": {OPERATOR},
     "mailgres.sleep": {WORKER},
     "mailgres.rise": {WORKER},
     "mailgres.capture": {WORKER},
     "mailgres.use_providers": {WORKER},
-    "mailgres.set_defaults": {WORKER},
+    "mailgres.use_defaults": {WORKER},
+    "mailgres.sign_off": {WORKER},
+    "mailgres.set_defaults": {OPERATOR},
     "mailgres.learn_limits": {WORKER},
     "mailgres.rate_frees_at": {WORKER},
     "mailgres.limit_provider": {OPERATOR},
@@ -107,6 +121,10 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.resume_tenant": {OPERATOR},
     "mailgres.weigh_tenant": {OPERATOR},
     "mailgres.tenant_states": {OPERATOR},
+    "mailgres.allow_sender": {OPERATOR},
+    "mailgres.disallow_sender": {OPERATOR},
+    "mailgres.bind_producer": {OPERATOR},
+    "mailgres.unbind_producer": {OPERATOR},
     "mailgres.set_policy": {OPERATOR},
     "mailgres.suppress": {OPERATOR},
     "mailgres.unsuppress": {OPERATOR},
@@ -122,30 +140,44 @@ _OF_ALERTS = _names(
     """
 )
 
+_OF_ADDRESSES = _names(
+    """
+    address_of canonical_address canonical_suppression canonical_unicode for_caller
+    known_sender lower_unicode may_send_as punycode tenant_for
+    """
+)
+
 INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version against_cancel against_doubling against_reschedule against_retry are_addresses
-        are_attachments are_headers are_tags asked_until attach bucket_of cancel_these clean_source
-        closed_by complete_batches count_dead count_email count_leased count_sent dead_reasons
+        add_version against_cancel against_doubling against_reschedule against_retry
+        are_attachments asked_until attach bucket_of cancel_these clean_source
+        closed_by commit_durably complete_batches count_dead count_email count_leased count_sent
+        dead_reasons
         enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids fit_stand_ins fold_counts fold_tries forbid_change free_waiting
-        go_round has_attachments has_bounced log_event
-        has_stand_in have_batch have_buckets heed heed_failures heed_quotas ids_of is_address
-        is_bound is_lost is_open is_plain is_sender is_shut judge key_protects known_provider
-        known_route lease lock_batches lock_email lock_limits mask_email matching
-        may_pick may_repeat mend next_pause next_tenant next_token_at not_taken open_routes
-        opens_at out_at pace_of pick pick_few pick_of plan_calls
+        first_id_of first_ids fit_stand_ins fold_counts fold_tries forbid_change
+        intended_grants intended_rights
+        go_round has_attachments has_bounced log_event log_refused_copies
+        has_stand_in have_batch have_buckets heed heed_failures heed_quotas hold_uncertain ids_of
+        is_bound is_failure is_lost is_open is_plain is_shut is_suppressed judge
+        key_protects known_provider known_route lease lock_batches lock_email lock_limits
+        mask_email matching may_pick may_repeat mend next_pause next_tenant next_token_at
+        not_taken open_routes
+        opens_at reaches_share release_waiting out_at pace_of pick pick_few pick_of plan_calls
         provider_for quota_left read_filter record record_import record_removal record_truncate
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
-        rest_of_batches retry_delay room_at room_for secure send_alert set_aside set_bucket
-        set_circuit share_of
-        suppress_reported take_emails take_lost take_tokens tenant_room tokens_of used wait_for wake
-        wants_probe with_settings with_whole_batches without_addresses
+        remember_objects rest_of_batches retry_delay revoke_unintended rights room_at room_for
+        secure send_alert set_aside set_bucket remove_orphans
+        known_policy providers_of register_providers set_initial_route set_circuit share_of
+        correct_leases correct_provider correct_times filled_until time_after
+        suppress_reported take_emails take_lost take_tokens tenant_room time_text
+        tokens_of used wait_for wake
+        wants_probe warn_uncertain with_settings with_whole_batches without_addresses
         """
     )
     | _OF_ALERTS
+    | _OF_ADDRESSES
 }
 """Functions that only the owner's functions call."""
 
@@ -207,6 +239,7 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.deaths": _OPERATOR_READS,
     "mailgres.news": _OPERATOR_READS,
     "mailgres.notices": _OPERATOR_READS,
+    "mailgres.producers": _OPERATOR_READS,
     "mailgres.provider_events": _WORKER_READS,
     "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.quota_usage": _OPERATOR_READS,
@@ -215,11 +248,13 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.route_providers": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.routes": {WORKER: _READ, OPERATOR: _ALL - {"DELETE"}},
     "mailgres.schema_version": _WORKER_READS,
+    "mailgres.senders": _OPERATOR_READS,
     "mailgres.settings": {WORKER: _READ, OPERATOR: _READ | {"UPDATE"}},
     "mailgres.sleepers": {WORKER: _ALL, OPERATOR: _READ},
     "mailgres.template_versions": {WORKER: _READ, OPERATOR: _READ | {"INSERT"}},
     "mailgres.tenants": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.workers": {WORKER: _ALL, OPERATOR: _READ},
+    "mailgres.janitor_failures": _OPERATOR_READS,
     **dict.fromkeys(ANALYSTS_VIEWS | _SUMS | _FIGURES, dict.fromkeys(_VIEWERS, _READ)),
 }
 """Tables and views: what each role may do with all columns; who is not named may do nothing."""
@@ -231,7 +266,7 @@ PERSONAL: Final = {
     "public.email_queue": _names(
         """
         user_id recipient_email payload idempotency_key correlation_id error_detail lease_token
-        from_email reply_to subject html text headers tags cc bcc
+        from_email reply_to subject html text headers tags also_to cc bcc
         """
     ),
     "public.email_logs": {"error_detail", "role"},
@@ -260,7 +295,7 @@ OPEN: Final = {
 """Columns that analysts may read."""
 
 OPEN_TO_VIEWS: Final = {
-    "mailgres.workers": _names("worker version started_at seen_at"),
+    "mailgres.workers": _names("worker version started_at seen_at providers on_demand stopped_at"),
     "mailgres.tenants": _names("tenant_id weight paused_at"),
 }
 """Columns that the views for analysts read as their readers do: analysts and Supabase's backend."""

@@ -52,7 +52,7 @@ def work(outcome: str) -> Step:
     def step(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
         claimed = queue.claim(limit=1 + place % 4)
         if claimed:
-            queue.begin(claimed)
+            queue.start_attempts(claimed)
             queue.finish(*(report(email, outcome, code=f"E{place % 2}") for email in claimed))
 
     return step

@@ -18,7 +18,10 @@ SECRETS = (KEY, "AKIADOUBLE", "s3cr3t", "re_one", "re_two", "a-secret-for-the-te
 SUBJECTS = ("Welcome to", "Confirm your email", "Boas-vindas", "Confirme seu")
 SHORTEST = 5
 """Characters of what is looked for; shorter words are in any line."""
-CONTENT = {"payload", "subject", "html", "text", "headers", "cc", "bcc", "from_email", "reply_to"}
+CONTENT = {
+    *("payload", "subject", "html", "text", "headers", "from_email", "reply_to"),
+    *("also_to", "cc", "bcc"),
+}
 
 _enqueued: set[str] = set()
 

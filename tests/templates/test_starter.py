@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from html.parser import HTMLParser
 
 import psycopg
@@ -79,3 +80,29 @@ def test_the_languages_differ(draft: Draft) -> None:
     english, portuguese = template.render({}, "en"), template.render({}, "pt")
     assert english.subject != portuguese.subject
     assert 'lang="pt"' in str(portuguese.html)
+
+
+@pytest.mark.parametrize("locale", ["en", "pt"])
+@pytest.mark.parametrize(
+    ("payload", "greeted"),
+    [
+        ({"user_data": {"full_name": "Ana Silva"}}, "Ana Silva"),
+        ({"name": "Bob", "user_data": {"full_name": "Ana Silva"}}, "Bob"),
+        ({"name": None, "user_data": {"full_name": "Ana <b>"}}, "Ana <b>"),
+        ({"user_data": {"full_name": None}}, None),
+        ({"user_data": {"full_name": ""}}, None),
+        ({"user_data": {}}, None),
+        ({"user_data": None}, None),
+        ({"user_data": "Ana"}, None),
+        ({"user_data": ["Ana"]}, None),
+        ({"name": ""}, None),
+    ],
+)
+def test_welcome_user_greets_by_name_or_by_the_full_name_of_the_users_data(
+    payload: dict[str, object], greeted: str | None, locale: str
+) -> None:
+    made = Template(DRAFTS["welcome_user"].contents).render(payload, locale)
+    assert made.html is not None
+    hello = {"en": "Welcome", "pt": "Boas-vindas"}[locale] + (f", {greeted}!" if greeted else "!")
+    assert made.text.splitlines()[0] == hello
+    assert f">{html.escape(hello)}<" in made.html

@@ -49,9 +49,9 @@ class StoppingStore(Store):
     ledger: Ledger
     stop_at: str | None
 
-    def begin(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
-        self._point("begin")
-        return super().begin(emails, checked=checked)
+    def start_attempts(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
+        self._point("start_attempts")
+        return super().start_attempts(emails, checked=checked)
 
     def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
         self._point("finish")

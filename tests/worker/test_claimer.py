@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from mailgres.errors import DatabaseUnreachable
 from mailgres.model import Email, Result
+from mailgres.outage import Outage
 from mailgres.store import Store
 from mailgres.worker.claimer import Claimer
 
@@ -20,6 +21,7 @@ class IdleStore:
     def __init__(self, until_due: timedelta | None = None) -> None:
         self.until_due = until_due
         self.away = False
+        self.outage = Outage()
 
     def connect(self) -> Any:
         if self.away:

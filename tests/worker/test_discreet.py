@@ -47,6 +47,7 @@ def message() -> Message:
         text=None,
         headers=None,
         tags=None,
+        also_to=["eva.lind@example.org"],
         cc=["Bento Dias <bento@example.org>"],
         bcc=["user@example.net"],
         has_attachments=False,

@@ -137,7 +137,7 @@ KEYS = {
                 "level": "warning",
                 "event": "JobRetried",
                 "isRetryable": True,
-                "nextRetryDelay": 60.0,
+                "nextRetryDelay": 60_000,
                 "errorClass": "transient",
                 "deadReason": None,
             },

@@ -75,7 +75,7 @@ def test_the_inbox_is_away(plant: Plant) -> None:
         until(lambda: plant.value(BLOCKED_CALLS), "a call is under way")
         plant.switch_off()
         lock.close()
-        until(lambda: "not given back" in worker.log, "it has noticed")
+        until(lambda: "DatabaseLost" in worker.log, "it has noticed")
         plant.switch_on()
         until(lambda: plant.status_of(email) == "sent", "it is sent")
         worker.stop()

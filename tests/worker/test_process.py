@@ -11,7 +11,15 @@ import pytest
 from support.queue import RECIPIENT
 from worker.bench import PROGRAM, Bench, until
 
-NOTHING = {"claimed": 0, "sent": 0, "retried": 0, "dead": 0, "lost": 0, "given_back": 0}
+NOTHING = {
+    "claimed": 0,
+    "sent": 0,
+    "retried": 0,
+    "dead": 0,
+    "lost": 0,
+    "given_back": 0,
+    "refused": 0,
+}
 
 
 def process(bench: Bench, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -235,15 +235,15 @@ def test_a_bug_of_our_own_and_an_outage(bench: Bench, monkeypatch: pytest.Monkey
     emails = bench.fill(5, RESEND)
     provider = double(bench, idempotent=False, batch_size=5)
     with bench.here(provider, renderer=Narrow) as worker:
-        begin, begun = worker.store.begin, []
+        start, begun = worker.store.start_attempts, []
 
         def begin_thrice(emails: Iterable[Email], *, checked: bool) -> set[Claim]:
             begun.append(emails)
             if len(begun) == 3:
                 raise psycopg.OperationalError("away")
-            return begin(emails, checked=checked)
+            return start(emails, checked=checked)
 
-        monkeypatch.setattr(worker.store, "begin", begin_thrice)
+        monkeypatch.setattr(worker.store, "start_attempts", begin_thrice)
         assert worker.drain().sent == 5
     assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
 

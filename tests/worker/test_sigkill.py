@@ -13,7 +13,7 @@ from support.queue import HOLD, RESEND
 from worker.bench import Bench, until
 
 EMAILS = 12
-STEPS = ("claimed", "begin", "inside", "left", "finish", "during finish")
+STEPS = ("claimed", "start_attempts", "inside", "left", "finish", "during finish")
 """Where it is killed: emails claimed; about to begin; in the call; accepted, but the answer not
 read; answer known, but not written; written, but not committed."""
 OTHERS = """
@@ -37,7 +37,7 @@ def kill_at(bench: Bench, step: str, *, idempotent: bool, template: str) -> set[
     return emails
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step != "begin"])
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "start_attempts"])
 @pytest.mark.parametrize("letter", [HOLD, RESEND])
 def test_with_keys(bench: Bench, step: str, letter: str) -> None:
     emails = kill_at(bench, step, idempotent=True, template=letter)
@@ -77,7 +77,7 @@ def test_without_keys_hold(bench: Bench, step: str) -> None:
         for row in bench.rows("SELECT id FROM email_queue WHERE dead_reason = 'uncertain'")
     }
     assert dead == begun
-    assert bool(dead) == (step not in ("claimed", "begin"))
+    assert bool(dead) == (step not in ("claimed", "start_attempts"))
     assert emails - set(accepted) <= dead
     sent = bench.rows("SELECT id FROM email_queue WHERE status = 'sent'")
     assert {str(row.id) for row in sent} == emails - dead

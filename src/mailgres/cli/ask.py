@@ -42,6 +42,10 @@ class Operator:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
 
+    def limit(self, timeout: str = TIMEOUT) -> None:
+        """Limit the time of what is asked in this transaction, and where it looks for names."""
+        self.ask("limits", timeout=timeout)
+
     def ask(self, query: str, **parameters: object) -> list[Any]:
         """The first column of what a query gives."""
         rows = self.connection.execute(QUERIES[query], parameters or None)
@@ -62,6 +66,7 @@ class Operator:
     def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
         """Name what was most likely meant, in the error's hint."""
         self.connection.rollback()
+        self.limit()
         listing, key, command = _LISTS[type(error)]
         known = [row[key] for row in self.ask(listing)]
         unknown = next((name for name in given if name not in known), "")
@@ -81,7 +86,7 @@ def operator(
     try:
         with database.connect(database_url) as connection:
             asked = Operator(connection)
-            asked.ask("limits", timeout=timeout)
+            asked.limit(timeout)
             try:
                 yield asked
                 if dry_run:

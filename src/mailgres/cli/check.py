@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
     """Try the credentials of this process's settings, without sending anything.
 
-    Exits with 1 if any of them are not good.
+    Says so of a provider whose credentials cannot be tried: it has none, or they may send but not
+    ask. Exits with 1 if any of them are not good.
 
     \b
     Examples:
@@ -51,6 +52,10 @@ def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
 
 
 def _tell(account: Account, result: Result) -> None:
+    if result.untried:
+        words = f"{account.name}: reached, credentials not tried: {result.untried}"
+        click.echo(harmless(words))
+        return
     if result.verdict == "sent":
         said = f" ({result.message})" if result.message else ""
         click.echo(harmless(f"{account.name}: good{said}"))
@@ -65,7 +70,8 @@ def _told(account: Account, result: Result) -> dict[str, object]:
     return {
         "provider": account.name,
         "kind": account.kind,
-        "good": good,
+        "good": None if result.untried else good,
+        "untried": result.untried,
         "class": None if good else result.verdict,
         "code": result.code,
         "message": result.message,

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from mailgres import demo as demonstration
+from mailgres.cli.own_server import own_server, server_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
-def demo() -> None:
+@server_options
+def demo(*, database_url: str | None, data_dir: Path | None) -> None:
     """Show the queue at work in a database of its own, dropped afterwards.
 
-    Uses the server that DATABASE_URL names, else starts an embedded PostgreSQL.
+    It starts an embedded PostgreSQL for that, whatever DATABASE_URL says. With --database-url the
+    database is made on that server.
 
     \b
     Example:
@@ -23,4 +31,5 @@ def demo() -> None:
 
     # The faults are simulated and shown in tables; the worker's log would tell them once more.
     logging.getLogger("mailgres").addHandler(logging.NullHandler())
-    demonstration.run(Console(highlight=False))
+    with own_server(data_dir) if database_url is None else nullcontext(database_url) as server:
+        demonstration.run(Console(highlight=False), server)

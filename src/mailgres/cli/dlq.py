@@ -270,7 +270,8 @@ def export(
     """Write dead letters to FILE with all that is known of them: .jsonl or .csv, also with .gz.
 
     Only its owner can read FILE, and it appears when all is written. - prints JSON Lines. The
-    content of attachments is not in it, so --purge leaves letters in the queue that have some.
+    content of attachments is not in it, so --purge leaves letters in the queue that have some. In
+    CSV, a cell that a spreadsheet would run as a formula begins with a quote ('=…).
 
     \b
     Examples:

@@ -36,6 +36,11 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
     metavar="HOST[:PORT]",
     help="Whom to ask about the domain of from_email, instead of the system's.",
 )
+@click.option(
+    "--as-worker",
+    is_flag=True,
+    help="Examine this shell's settings and rights as a worker's, even if it names no providers.",
+)
 @click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that undoes schema drift.")
 @settings_options("database_url", "providers", "from_email")
 def doctor(
@@ -46,12 +51,15 @@ def doctor(
     only: tuple[str, ...],
     quiet: bool,
     nameservers: tuple[str, ...],
+    as_worker: bool,
     print_sql: bool,
 ) -> None:
     """Examine the set-up: database, schema, privileges, queue, providers, domain.
 
-    Changes nothing and sends nothing. Every finding that can be mended comes with the command that
-    does. What could not be checked is named. Exits with 1 if there are errors.
+    Judges the system: the database, the routes, and the workers that are alive. Settings,
+    credentials and rights of this shell are examined if it names providers, as a worker's does, or
+    with --as-worker. Changes nothing and sends nothing. Every finding that can be fixed comes with
+    the command that does. What could not be checked is named. Exits with 1 if there are errors.
 
     \b
     Examples:
@@ -65,7 +73,13 @@ def doctor(
         click.echo(restoring_sql(settings), nl=False)
         return
     found = []
-    for finding in examine(settings, offline=offline, nameservers=nameservers or None, only=only):
+    for finding in examine(
+        settings,
+        offline=offline,
+        nameservers=nameservers or None,
+        only=only,
+        as_worker=as_worker,
+    ):
         if quiet and finding.severity not in ("error", "warning"):
             continue
         found.append(finding)

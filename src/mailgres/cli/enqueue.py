@@ -54,6 +54,12 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.option("--payload", metavar="JSON", help="JSON, @FILE or - (standard input)."),
             click.option(
+                "--also-to",
+                metavar="ADDRESS",
+                multiple=True,
+                help="A further To address of the same message; may be repeated.",
+            ),
+            click.option(
                 "--schedule",
                 "scheduled_for",
                 metavar="TIME",
@@ -113,7 +119,8 @@ def enqueue(
     A CSV file has columns named like the arguments of enqueue_email: recipient_email (or
     recipient), template_type (or template), tenant_id, priority, payload (JSON) and so on. Every
     other column is a variable of the payload. Lines of JSON have the same keys, the payload being
-    an object. What the command line says holds for lines that do not say otherwise.
+    an object. What the command line says holds for lines that do not say otherwise. Of a CSV cell
+    such as '=1+1 the quote is dropped, which keeps spreadsheets from running it.
 
     All lines are checked before the first is enqueued, and all are enqueued or none;
     --continue-on-error leaves bad ones out. With --idempotency-key the same file can be enqueued
@@ -123,6 +130,7 @@ def enqueue(
     Examples:
       mailgres enqueue welcome_user ana@example.com --payload '{"name": "Ana"}'
       mailgres enqueue welcome_user ana@example.com --payload @ana.json --schedule 2h
+      mailgres enqueue minutes ana@example.com --also-to bea@example.com --also-to cid@example.com
       mailgres enqueue newsletter --csv readers.csv --idempotency-key november --priority 9
       mailgres enqueue --jsonl emails.jsonl.gz --continue-on-error
     """
@@ -148,6 +156,8 @@ def enqueue(
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
     """The options as enqueue_emails takes them."""
     given = {name: value for name, value in fields.items() if value is not None}
+    if not given["also_to"]:
+        del given["also_to"]
     if "payload" in given:
         given["payload"] = read_payload(given["payload"])
     return {

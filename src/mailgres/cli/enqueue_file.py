@@ -8,6 +8,7 @@ every thousand are one, so that somebody who interrupts it keeps what is done.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mailgres.cli.ask import Operator
 
 CHUNK = 1000
+_PLACE = re.compile(r" \(element (\d+) of the array, counting from 0\)$")
 PATIENCE = "5min"
 """How long a thousand may take."""
 
@@ -40,10 +42,11 @@ FIELDS = {
     "scheduled_for", "expires_at", "idempotency_key", "correlation_id", "route", "retry_policy",
     "max_retries", "retry_delay", "max_retry_delay", "from_email", "reply_to", "subject", "html",
     "text", "headers", "tags", "cc", "bcc", "attachments",
+    "also_to",
 }  # fmt: skip
 """The arguments of enqueue_email."""
 SHORT = {"recipient": "recipient_email", "template": "template_type", "tenant": "tenant_id"}
-_JSON = {"payload", "headers", "tags", "cc", "bcc", "attachments"}
+_JSON = {"payload", "headers", "tags", "cc", "bcc", "attachments", "also_to"}
 Line = tuple[int, dict[str, Any]]
 
 
@@ -159,7 +162,12 @@ def _refused(database: Operator, line: Line) -> dict[str, Any] | None:
         ours = explained(error)
         if not isinstance(ours, RequestRefused):
             raise
-        return {"line": line[0], "code": ours.sqlstate, "message": ours.message, "hint": ours.hint}
+        return {
+            "line": line[0],
+            "code": ours.sqlstate,
+            "message": _PLACE.sub("", ours.message),
+            "hint": ours.hint,
+        }
     return None
 
 
@@ -169,11 +177,18 @@ def _enqueue(database: Operator, source: Source, chunk: list[Line]) -> None:
     except psycopg.Error as error:
         ours = explained(error)
         if isinstance(ours, RequestRefused):
-            lines = f"lines {chunk[0][0]} to {chunk[-1][0]}"
             raise MailgresError(
-                f"{source.path}, {lines}: {ours.message}", f"{ours.hint} Nothing was enqueued."
+                f"{source.path}, {_located(ours.message, chunk)}",
+                f"{ours.hint} Nothing was enqueued.",
             ) from None
         raise
+
+
+def _located(message: str, chunk: list[Line]) -> str:
+    """Name the line of the file instead of the place in the array that was sent."""
+    if found := _PLACE.search(message):
+        return f"line {chunk[int(found[1])][0]}: {message[: found.start()]}"
+    return f"lines {chunk[0][0]} to {chunk[-1][0]}: {message}"
 
 
 def _ask(database: Operator, chunk: list[Line]) -> None:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import secrets
 import sys
 import zlib
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mailgres.errors import MailgresError
+from mailgres.trace import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 STANDARD = "-"
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""How a cell begins that a spreadsheet would run, or drop characters of until it can."""
 CSV, JSON_LINES, LINES = "csv", "jsonl", "txt"
 _SUFFIXES = {".csv": CSV, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES, ".txt": LINES}
 _PACKED = ".gz"
@@ -91,7 +95,7 @@ def broken(path: str, line: int, why: str) -> MailgresError:
 def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
     """Write a file that only its owner may read: all of it appears at once, or nothing."""
     if path == STANDARD:
-        yield sys.stdout
+        yield _ToTerminal() if sys.stdout.isatty() else sys.stdout
         sys.stdout.flush()
         return
     target = Path(path)
@@ -112,6 +116,14 @@ def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
         ) from None
     finally:
         part.unlink(missing_ok=True)
+
+
+class _ToTerminal(io.StringIO):
+    """Standard output that shows control characters instead of passing them on."""
+
+    def write(self, text: str) -> int:
+        """Show it."""
+        return sys.stdout.write(printable(text, keep="\n"))
 
 
 class Growing:
@@ -157,23 +169,36 @@ def writer(kind: str, columns: Sequence[str], file: IO[str]) -> Callable[[dict[s
     """Return what writes a record as a line; in CSV, what is not a plain value becomes JSON."""
     if kind == JSON_LINES:
         return lambda record: _put(file, json.dumps(record, ensure_ascii=False) + "\n")
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(columns)
-    return lambda record: _put_row(rows, [_cell(record.get(name)) for name in columns])
+    _put_row(file, list(columns))
+    return lambda record: _put_row(file, [_cell(record.get(name)) for name in columns])
 
 
 def _put(file: IO[str], line: str) -> None:
     file.write(line)
 
 
-def _put_row(rows: Any, cells: list[str]) -> None:  # noqa: ANN401 - csv's writer has no name
-    rows.writerow(cells)
+def _put_row(file: IO[str], cells: list[str]) -> None:
+    # Before Python 3.13 csv leaves a carriage return unquoted, which would end the row.
+    quoted = any("\r" in cell for cell in cells)
+    csv.writer(
+        file, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    ).writerow(cells)
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _defused(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _defused(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula; what looks defused already is told apart."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def _armed(cell: str) -> str:
+    """The cell as it was before it was defused."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -186,7 +211,7 @@ def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
             if row and len(row) != len(head):
                 yield rows.line_num, f"it has {len(row)} cells, but the head {len(head)}"
             elif row:
-                yield rows.line_num, dict(zip(head, row, strict=True))
+                yield rows.line_num, dict(zip(head, map(_armed, row), strict=True))
     except csv.Error as error:
         raise BadLine(rows.line_num, f"it is not CSV: {error}") from None
 

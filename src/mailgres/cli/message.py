@@ -59,6 +59,7 @@ def written(message: Message) -> dict[str, Any]:
     return {
         "from": message.from_email,
         "to": email.recipient_email,
+        "also_to": email.also_to,
         "cc": email.cc,
         "bcc": email.bcc,
         "reply_to": message.reply_to,
@@ -78,5 +79,6 @@ def _email(found: dict[str, Any]) -> Email:
         payload=json.dumps(row["payload"]),
         provider=row["provider"] or "",
         has_attachments=bool(found["attachments"]),
+        also_to=row.get("also_to"),
         **{name: row[name] for name in _AS_THEY_ARE},
     )

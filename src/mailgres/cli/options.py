@@ -37,6 +37,11 @@ def settings_options(*names: str) -> Callable[[Callable[..., R]], Callable[..., 
     return decorate
 
 
+def setting_option(name: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command the flag of a setting as a plain option."""
+    return _option(DEFINITIONS[name])
+
+
 def database_url(command: Callable[..., R]) -> Callable[..., R]:
     """Call a command that needs nothing but the database with its URL, or None."""
 

@@ -11,10 +11,11 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.ask import operator
 from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
-from mailgres.cli.show import as_json, reader, table
-from mailgres.settings.kinds import BadValue, Duration
+from mailgres.cli.show import NONE, as_json, reader, table
+from mailgres.settings.kinds import BadValue, Duration, Or
 
 _WAIT = Duration("1ms", "30d")
+_EXPIRY = Or("never", Duration("1s", "3650d"))
 
 
 @click.group()
@@ -95,6 +96,47 @@ def set_(*, name: str, dry_run: bool, database_url: str | None, **given: Any) ->
         database.ask("set_policy", name=name, settings=Jsonb(settings))
         (found,) = [one for one in database.ask("policies") if one["name"] == name]
     click.echo(f"{name}: {found['max_retries']} retries, waits {_waits(found)}")
+
+
+@policies.command("default")
+@click.argument("name", required=False)
+@click.option(
+    "--expires-after",
+    type=reader(_EXPIRY),
+    metavar=_EXPIRY.metavar,
+    help="Emails not sent this long after they were due are dead.",
+)
+@dry_run_option
+@database_url_option
+def default(
+    *,
+    name: str | None,
+    expires_after: timedelta | object | None,
+    dry_run: bool,
+    database_url: str | None,
+) -> None:
+    """Choose the policy of emails that name none, and when such emails expire.
+
+    It holds for emails enqueued from now on. A worker sets this only when it is the first one, by
+    its settings retry_policy and expires_after; after that it is changed here.
+
+    \b
+    Examples:
+      mailgres policies default patient
+      mailgres policies default gateway --expires-after 24h
+      mailgres policies default --expires-after never
+    """
+    settings: dict[str, object] = {} if name is None else {"retry_policy": name}
+    if expires_after is not None:
+        settings["expires_after"] = None if expires_after is NONE else _as_json(expires_after)
+    if not settings:
+        raise click.UsageError("Say what to set: a policy, --expires-after, or both.")
+    with operator(database_url, *filter(None, [name]), dry_run=dry_run) as database:
+        database.ask("set_defaults", settings=Jsonb(settings))
+        (found,) = database.ask("defaults")
+    seconds = found["expires_after"]
+    after = _EXPIRY.show(None if seconds is None else timedelta(seconds=seconds))
+    click.echo(f"default: {found['retry_policy']}; emails expire after: {after}")
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:

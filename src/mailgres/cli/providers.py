@@ -123,7 +123,11 @@ def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
 @dry_run_option
 @database_url_option
 def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
-    """Close the circuit of a provider and let it wait for nothing: after its fault was mended.
+    """Close the circuit of a provider and release the emails that wait for it.
+
+    For when its fault was fixed. Emails that wait for its limits, for its circuit or for their
+    sender's configuration are due at once, also those whose outcome is uncertain, under the same
+    key. A quota that is used up stays so.
 
     \b
     Example:

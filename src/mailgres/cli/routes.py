@@ -9,8 +9,6 @@ from mailgres.cli.options import database_url as database_url_option
 from mailgres.cli.options import dry_run as dry_run_option
 from mailgres.cli.show import as_json, table
 
-DEFAULT = "default"
-
 
 @click.group()
 def routes() -> None:
@@ -70,11 +68,6 @@ def set_(
     with operator(database_url, *providers, dry_run=dry_run) as database:
         database.ask("set_route", route=route, providers=list(providers), description=description)
     click.echo(f"{route}: {', '.join(dict.fromkeys(providers))}")
-    if route == DEFAULT:
-        click.echo(
-            "Note: a worker that starts with providers of its own leads this route along them.",
-            err=True,
-        )
 
 
 @routes.command()

@@ -27,9 +27,9 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     now = instant(found["at"])
     parts = {
         "queue": _queue(found, now),
-        "last hour": _throughput(found["throughput"]),
+        "last hour": _throughput(found["throughput"], found["sent_in_60s"]),
         "providers": _providers(found["providers"], now),
-        "workers": _workers(found["workers"], now),
+        "workers": [*_workers(found["workers"], now), *_missing(found["missing"])],
         "alerts": _alerts(found["alerts"], now),
     }
     lines = [f"mailgres, {moment(found['at'])}"]
@@ -57,20 +57,25 @@ def _queue(found: dict[str, Any], now: datetime) -> Iterator[str]:
     due, oldest = found["due"]["emails"], found["due"]["oldest"]
     if due:
         waits = length(now - instant(oldest)) if oldest else "0s"
-        yield f"{due:,} due now, the oldest for {waits}"
+        yield f"{due:,} due now, the oldest for {waits}; {_age(found, now)}"
     else:
-        yield "nothing is due"
+        yield f"nothing is due; {_age(found, now)}"
 
 
-def _throughput(minutes: list[dict[str, Any]]) -> Iterator[str]:
+def _age(found: dict[str, Any], now: datetime) -> str:
+    """How old the counts of open emails are; all other figures are as of now."""
+    age = now - instant(found["counted_at"])
+    return f"counted {length(age)} ago" if age.total_seconds() >= 1 else "counted now"
+
+
+def _throughput(minutes: list[dict[str, Any]], lately: int) -> Iterator[str]:
     yield click.style(sparkline([one["sent"] for one in minutes]), fg="green")
     sums = {name: sum(one[name] for one in minutes) for name in ("sent", "retried", "dead")}
     tried = sum(sums.values())
     failed = sums["retried"] + sums["dead"]
     rate = f"{100 * failed / tried:.1f} % failed" if tried else "nothing was tried"
-    last = minutes[-2]["sent"] if len(minutes) > 1 else 0
     yield (
-        f"sent {sums['sent']:,} ({last:,} in the last minute)  retried {sums['retried']:,}"
+        f"sent {sums['sent']:,} ({lately:,} in the last minute)  retried {sums['retried']:,}"
         f"  dead {sums['dead']:,}  {rate}"
     )
 
@@ -116,6 +121,12 @@ def _workers(workers: list[dict[str, Any]], now: datetime) -> Iterator[str]:
     for one in silent[:2]:
         ago = length(now - instant(one["seen_at"]))
         yield click.style(f"{one['worker']} is silent for {ago}", fg="yellow")
+
+
+def _missing(missing: list[dict[str, Any]]) -> Iterator[str]:
+    for one in missing[:_MOST]:
+        said = f"no live worker has {one['provider']}: route {', '.join(one['routes'])}"
+        yield click.style(said[: WIDTH - _MARGIN], fg="red")
 
 
 def _alerts(alerts: list[dict[str, Any]], now: datetime) -> Iterator[str]:

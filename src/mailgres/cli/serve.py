@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.cli.options import settings_options
-from mailgres.cli.worker import LOGS, PIPELINE, SERVICE
+from mailgres.cli.worker import LOGS, PIPELINE, SERVICE, open_metrics_option
 from mailgres.errors import MailgresError
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ OF_THE_EXTRA = {"prometheus_client", "starlette", "uvicorn"}
 
 @click.command()
 @settings_options(*PIPELINE, *SERVICE, *LOGS)
-def serve(*, settings: Settings) -> None:
+@open_metrics_option
+def serve(*, settings: Settings, open_metrics: bool) -> None:
     """Answer HTTP: a trigger for schedulers, health, metrics for Prometheus.
 
     POST /functions/v1/process-email-queue sends what is due, as `mailgres process` does; callers
@@ -34,12 +35,12 @@ def serve(*, settings: Settings) -> None:
     from mailgres import logs  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
-    beside = http_service(settings)
+    beside = http_service(settings, open_metrics=open_metrics)
     logs.start(settings)
     fleet.run_none(settings, beside)
 
 
-def http_service(settings: Settings) -> Beside:
+def http_service(settings: Settings, *, open_metrics: bool = False) -> Beside:
     """What runs the service beside a worker; refuses at once what it cannot be run with."""
     try:
         from mailgres.http import server  # noqa: PLC0415 - an extra, loaded when it runs
@@ -48,7 +49,9 @@ def http_service(settings: Settings) -> Beside:
             raise
         raise MailgresError(
             f"The HTTP service needs {error.name}, which is not installed",
-            "pip install 'mailgres[http]'",
+            "pip install starlette uvicorn prometheus_client",
         ) from None
     server.check(settings)
-    return lambda pipeline, stopping: server.serving(settings, pipeline, stopping)
+    return lambda pipeline, stopping: server.serving(
+        settings, pipeline, stopping, open_metrics=open_metrics
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +63,19 @@ def when(given: str) -> datetime:
 
 
 def as_json(rows: object) -> None:
-    """Print for programs."""
-    click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    """Print for programs; at a terminal, what would order it about is escaped."""
+    text = json.dumps(rows, indent=2, ensure_ascii=False)
+    click.echo(_escaped(text) if sys.stdout.isatty() else text)
+
+
+def _escaped(text: str) -> str:
+    """The same JSON without control characters, marks of direction and their like."""
+    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+
+
+def _escape(one: str) -> str:
+    # json leaves the last character of ASCII as it is, and it is a control character
+    return json.dumps(one)[1:-1].replace("\x7f", "\\u007f")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

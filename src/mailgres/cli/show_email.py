@@ -80,6 +80,7 @@ def _print(found: dict[str, Any]) -> None:
     email = found["email"]
     click.echo(f"{email['id']}  {status(email['status'])}")
     rows = [(f"  {name}", str(email[column])) for name, column in HEAD.items() if email[column]]
+    rows += [("  also to", other) for other in email.get("also_to") or ()]
     rows += [
         ("  file", f"{file['filename']} ({file['content_type']}, {file['bytes']} B)")
         for file in found["attachments"]
@@ -96,6 +97,7 @@ def _print(found: dict[str, Any]) -> None:
 
 def _print_message(message: dict[str, Any]) -> None:
     click.echo()
+    message = {**message, "to": [message["to"], *(message["also_to"] or ())]}
     for name in ("from", "to", "cc", "bcc", "reply_to", "subject"):
         if value := message[name]:
             text = value if isinstance(value, str) else ", ".join(value)

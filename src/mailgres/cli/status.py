@@ -30,8 +30,9 @@ PATIENCE = "10s"
 def status(*, watch: bool, interval: float, as_json_: bool, database_url: str | None) -> None:
     """Show the queue on one screen: depth, throughput, providers, workers, alerts.
 
-    The depth is a count at most 15 seconds old; everything else is as of now. It costs the database
-    little, however much is in the queue.
+    The depth is a count at most 15 seconds old, and its age is shown; everything else is as of now.
+    The last minute is the last 60 seconds. It costs the database little, however much is in the
+    queue.
 
     \b
     Examples:

@@ -52,7 +52,11 @@ def suppressions() -> None:
 @suppressions.command("list")
 @click.option("--tenant", help="Of this tenant; * are those of all tenants.")
 @click.option("--reason", type=_reason, help="With this reason.")
-@click.option("--containing", metavar="TEXT", help="Whose address contains this.")
+@click.option(
+    "--containing",
+    metavar="TEXT",
+    help="Whose address contains this; domains beyond ASCII are kept as xn--....",
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
 @database_url_option
@@ -136,8 +140,7 @@ def remove(
     """
     with operator(database_url, dry_run=dry_run) as database:
         removed = set(database.ask("unsuppress", addresses=list(addresses), tenant=tenant))
-        wanted = {address.lower() for address in addresses}
-        if missing := sorted(wanted - removed):
+        if missing := sorted(set(addresses) - removed):
             whose = "for all tenants" if tenant == ALL_TENANTS else f"for the tenant {tenant}"
             raise MailgresError(
                 f"{missing[0]} is not suppressed {whose}",
@@ -200,7 +203,9 @@ def export(
 ) -> None:
     """Write suppressed addresses to FILE: .csv or .jsonl, also with .gz; - prints CSV.
 
-    Only its owner can read FILE, and it appears when all is written. `import` takes it back.
+    Only its owner can read FILE, and it appears when all is written. `import` takes it back. In
+    CSV, a cell that a spreadsheet would run as a formula begins with a quote ('=…), which `import`
+    drops.
 
     \b
     Examples:

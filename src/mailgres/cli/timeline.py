@@ -22,6 +22,7 @@ EVENTS = {
     "cancelled": "cancelled",
     "rescheduled": "rescheduled",
     "failed": "failed, said the provider",
+    "copy_refused": "a copy was refused",
 }
 """Events that need more words than their names."""
 

@@ -26,6 +26,11 @@ PIPELINE = (
 )
 SERVICE = ("serve_host", "serve_port")
 LOGS = ("log_format", "log_level")
+open_metrics_option = click.option(
+    "--open-metrics",
+    is_flag=True,
+    help="Show /metrics to this machine without a token; only if no other machine can call.",
+)
 
 
 @click.command()
@@ -33,7 +38,8 @@ LOGS = ("log_format", "log_level")
     *PIPELINE, "processes", "poll_interval", "profile", "worker_name", *SERVICE, *LOGS
 )
 @click.option("--serve", is_flag=True, help="Answer HTTP, too, as `mailgres serve` does.")
-def worker(*, settings: Settings, serve: bool) -> None:
+@open_metrics_option
+def worker(*, settings: Settings, serve: bool, open_metrics: bool) -> None:
     """Send emails until told to stop.
 
     SIGTERM or Ctrl-C: nothing more is claimed, what is under way is finished for up to --grace
@@ -50,7 +56,9 @@ def worker(*, settings: Settings, serve: bool) -> None:
     from mailgres.cli.serve import http_service  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
-    beside = http_service(settings) if serve else fleet.nothing_beside
+    if open_metrics and not serve:
+        raise click.UsageError("--open-metrics is about --serve.")
+    beside = http_service(settings, open_metrics=open_metrics) if serve else fleet.nothing_beside
     logs.start(settings)
     if settings.processes > 1:
         fleet.run_many(settings, beside)

@@ -20,11 +20,24 @@ SENDS_BY = {"resend": "include:amazonses.com", "ses": "include:amazonses.com", "
 
 
 def from_domain(patient: Patient) -> Iterator[Finding]:
-    """SPF, DMARC and, where its name is known, DKIM of the domain of from_email."""
-    kinds = {one.kind for one in patient.settings.accounts()} - KEPT
-    domain = domain_of(patient.settings.from_email)
-    if not kinds or domain is None:
-        return
+    """SPF, DMARC and, where its name is known, DKIM of the domains that emails come from."""
+    for domain, kinds in _senders(patient):
+        if kinds:
+            yield from _examine(domain, kinds, patient)
+
+
+def _senders(patient: Patient) -> Iterator[tuple[str, set[str]]]:
+    """Domains and the kinds of providers that send for them: a worker's own, or what they say."""
+    if patient.as_worker:
+        domain = domain_of(patient.settings.from_email)
+        if domain is not None:
+            yield domain, {one.kind for one in patient.settings.accounts()} - KEPT
+    elif patient.connection is not None and patient.migrated:
+        for row in patient.ask("sending"):
+            yield row["domain"], set(row["kinds"]) - KEPT
+
+
+def _examine(domain: str, kinds: set[str], patient: Patient) -> Iterator[Finding]:
     asked = patient.nameservers if patient.nameservers is not None else system_nameservers()
     try:
         yield from _spf(domain, kinds, asked)

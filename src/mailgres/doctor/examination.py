@@ -12,6 +12,7 @@ from mailgres import database, migrate
 from mailgres.doctor import dns, grants, health, jobs, queue, schema, sending, server, setup
 from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient
 from mailgres.errors import MailgresError
+from mailgres.settings import DEFINITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -42,13 +43,18 @@ def examine(
     offline: bool = False,
     nameservers: tuple[str, ...] | None = None,
     only: Collection[str] = (),
+    as_worker: bool = False,
 ) -> Iterator[Finding]:
     """Make all checks, or only those named.
 
     `offline` leaves out those that ask providers and name servers; `nameservers` are asked instead
-    of the system's.
+    of the system's. What is judged is the system: its routes, and the workers that are alive. The
+    settings and the rights of this process matter only if they are a worker's: if they name
+    providers, or `as_worker` says so.
     """
-    patient = Patient(settings, nameservers=nameservers)
+    patient = Patient(
+        settings, nameservers=nameservers, as_worker=as_worker or _names_providers(settings)
+    )
     with _connection(settings) as (connection, found):
         about = [found]
         if connection is not None:
@@ -59,6 +65,11 @@ def examine(
         for check in CHECKS:
             if not only or check.name in only:
                 yield from _make(check, patient, offline=offline)
+
+
+def _names_providers(settings: Settings) -> bool:
+    given = settings.origin("providers").layer != "default"
+    return given or settings.providers != DEFINITIONS["providers"].default
 
 
 @contextmanager
@@ -85,7 +96,7 @@ def _version(patient: Patient) -> Finding:
         return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
     if not found.known:
         newer = f"{found.current} is of a newer mailgres than this one"
-        return Finding(VERSION, "error", newer, "pip install --upgrade mailgres")
+        return Finding(VERSION, "error", newer, migrate.UPGRADE)
     if found.current is None:
         return Finding(
             VERSION, "error", "there is no schema of mailgres", patient.mailgres("migrate")

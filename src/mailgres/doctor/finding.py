@@ -46,6 +46,8 @@ class Patient:
     connection: psycopg.Connection[Any] | None = None
     migrated: bool = False
     """Whether the schema is the one of this package."""
+    as_worker: bool = False
+    """Whether the settings are those of a worker; else they are of a shell that only asks."""
     nameservers: tuple[str, ...] | None = None
     """Who is asked about domains; None stands for the system's."""
     clock: Callable[[], float] = field(default=time.time)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.schema import relations, signatures
+from mailgres.doctor.schema import expected, plain, relations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import Patient, Severity
 
 STRANGERS = ["anon", "authenticated"]
 """Roles that anybody on the internet has on Supabase."""
@@ -35,13 +35,16 @@ def row_security(patient: Patient) -> Iterator[Finding]:
 
 
 def grants(patient: Patient) -> Iterator[Finding]:
-    """Neither PUBLIC nor Supabase's strangers may call or read anything of ours."""
-    asked = {"relations": relations(), "signatures": signatures(), "strangers": STRANGERS}
-    for row in patient.ask("open_grants", **asked):
-        many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
-        verb = {"function": "call", "table": "use", "schema": "look into"}[row["kind"]]
-        may = f"{row['role']} may {verb} {row['first']}{many}"
-        yield Finding("grants", "error", may, patient.psql("SELECT mailgres.secure()"))
+    """Nobody has a right that `mailgres.intended_grants()` does not name, or it is listed."""
+    for row in patient.ask("unintended_grants", figures=_figures()):
+        yield Finding("grants", _severity(row), _may(row), _revoke(patient, row))
+    if patient.one("creators_in_public")["everybody"]:
+        yield Finding(
+            "grants",
+            "info",
+            "everybody may create objects in the schema public",
+            patient.psql("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
+        )
     for row in patient.ask("exposed_schema"):
         without = ", ".join(
             name for name in map(str.strip, row["schemas"].split(",")) if name != "mailgres"
@@ -57,7 +60,43 @@ def grants(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def _figures() -> list[str]:
+    """The views without a person's data."""
+    views = (name.partition(" ")[2] for name in expected() if name.startswith("view public."))
+    return [name for name in views if name != "public.email_dead_letters"]
+
+
+def _severity(row: Mapping[str, Any]) -> Severity:
+    if row["everybody"]:
+        return "error"
+    return "info" if row["usual"] else "warning"
+
+
+def _may(row: Mapping[str, Any]) -> str:
+    """Who may do what, and on how many objects."""
+    who = "everybody (PUBLIC)" if row["grantee"] == "PUBLIC" else row["grantee"]
+    many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
+    on = f"{plain(row['first'])}{many}"
+    further = ", and grant it to others" if row["passes_on"] else ""
+    match row["kind"]:
+        case "function":
+            return f"{who} may call {on}{further}"
+        case "table" | "column":
+            part = "columns of " if row["kind"] == "column" else ""
+            return f"{who} may use {part}{on} ({row['privileges']}){further}"
+        case "schema":
+            return f"{who} may look into {on} ({row['privileges']}){further}"
+        case kind:
+            return f"{who} may use the {kind} {on} ({row['privileges']}){further}"
+
+
+def _revoke(patient: Patient, row: Mapping[str, Any]) -> str:
+    if row["everybody"]:
+        return patient.psql("SELECT mailgres.secure()")
+    return patient.psql("; ".join(row["revokes"]))
+
+
 CHECKS = (
     Check("row-security", row_security, "on for every table"),
-    Check("grants", grants, "nobody may do what he must not"),
+    Check("grants", grants, "no role has more rights than it needs"),
 )

@@ -16,6 +16,8 @@ LATE = 600
 """Seconds that an email may be due before somebody should have taken it."""
 SAMPLE = 20_000
 """How many emails are looked at, so that a long queue costs no more than a short one."""
+FAILURES = 3
+"""Failures in a row from which a janitor is said to fail, as for the alert `janitor_failing`."""
 START = "worker"
 RESCHEDULE = "SELECT reschedule_email(id, now()) FROM email_queue WHERE"
 
@@ -54,6 +56,18 @@ def _late(found: dict[str, Any]) -> str:
     """How many emails are late, and where the oldest of them waits."""
     where = f"on the route {found['route']} of the tenant {found['tenant']}"
     return f"{_many(found['emails'])} late, the oldest {where} by {duration(found['seconds'])}"
+
+
+def janitors(patient: Patient) -> Iterator[Finding]:
+    """No janitor keeps failing."""
+    for row in patient.ask("failing_janitors", most=FAILURES):
+        yield Finding(
+            "janitors",
+            "error",
+            f"{row['janitor']} failed {row['failures']} times in a row, for"
+            f" {duration(row['seconds'])}, on the worker {row['worker']}: {row['error']}",
+            patient.mailgres(f"janitor {row['janitor']}"),
+        )
 
 
 def stuck(patient: Patient) -> Iterator[Finding]:
@@ -121,5 +135,6 @@ def _many(count: int) -> str:
 
 CHECKS = (
     Check("scheduler", scheduler, "the queue is worked"),
+    Check("janitors", janitors, "none keeps failing"),
     Check("stuck-emails", stuck, "none"),
 )

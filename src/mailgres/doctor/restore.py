@@ -30,6 +30,12 @@ _COMMENTS = re.compile(
 )
 
 
+_REMEMBER = "SELECT mailgres.remember_objects();\n"
+_REMEMBERING = {
+    f"function mailgres.{name}" for name in ("remember_objects", "rights", "intended_grants")
+}
+
+
 @dataclass(frozen=True)
 class Anew:
     """The statements that take an object of ours away and make it."""
@@ -83,7 +89,9 @@ def _script(found: dict[str, str], dependents: Mapping[str, list[str]]) -> str:
         f"-- {name} is {_how(name, wrong)}\n{known[name].make}\n" for name in known if name in makes
     ]
     end = "SELECT mailgres.secure();\nCOMMIT;\n"
-    return "".join(["BEGIN;\n\n", *gone, "\n", *parts, *by_hand, end])
+    return "".join(
+        ["BEGIN;\nSELECT mailgres.remember_objects();\n\n", *gone, "\n", *parts, *by_hand, end]
+    )
 
 
 def _strays(found: Mapping[str, str], known: Mapping[str, Anew]) -> set[str]:

@@ -20,13 +20,28 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import Patient
 
 EXPECTED = Path(__file__).with_name("schema.json")
-NAME, INDEXES = "schema-drift", "missing-indexes"
+NAME, INDEXES, PUBLICATIONS = "schema-drift", "missing-indexes", "publications"
 RESTORABLE = ("function", "index", "trigger", "view")
 """What can be made anew as it was, without touching a row."""
 RESHAPED = "changed in its columns, arguments or result"
 """How that is which CREATE OR REPLACE cannot bring back."""
 SHOWN = 10
 
+_CAST_NAME = re.compile(
+    r"(?P<cast>::(?P<type>[\w.]+(?: with(?:out)? time zone| precision| varying)?)(?:\[\])*)"
+    r" AS (?P<name>\w+)"
+)
+_NAME_OF_TYPE = {
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+    "double precision": "float8",
+    "character varying": "varchar",
+    "boolean": "bool",
+    "smallint": "int2",
+    "integer": "int4",
+    "bigint": "int8",
+}
+"""The name that PostgreSQL gives a column which is a cast and has none."""
 _QUALIFIER = re.compile(r"\b\w+\.(?=\w)")
 _NOISE = re.compile(r"[\s()]+")
 
@@ -72,18 +87,28 @@ def _hash(definition: str, style: str) -> str:
     """The hash of a definition, the same whichever version of PostgreSQL wrote it out.
 
     A source is as it was written; versions differ in brackets, and in a query also in qualifiers.
+    A query that was dumped and restored has a name where it had none before: that of the type.
     """
     if style == "query":
+        definition = _CAST_NAME.sub(_without_given_name, definition)
         definition = _QUALIFIER.sub("", definition)
     if style != "source":
         definition = _NOISE.sub("", definition)
     return hashlib.sha256(definition.encode()).hexdigest()[:16]
 
 
+def _without_given_name(found: re.Match[str]) -> str:
+    """A cast with its alias, unless that is the one which PostgreSQL gives."""
+    kind = found["type"]
+    given = _NAME_OF_TYPE.get(kind, kind.rpartition(".")[2])
+    return found["cast"] if found["name"] == given else found[0]
+
+
 def differences(patient: Patient) -> dict[str, str]:
     """What is not as it should be: missing, changed or added, by object."""
-    there = hashes(patient.ask("objects", relations=relations(), functions=functions()))
     wanted = expected()
+    there = hashes(patient.ask("objects", relations=relations(), functions=functions()))
+    there = _by_our_names(there, wanted)
     found = dict.fromkeys(wanted.keys() - there.keys(), "missing")
     found |= dict.fromkeys(there.keys() - wanted.keys(), "added")
     both = wanted.keys() & there.keys()
@@ -91,6 +116,24 @@ def differences(patient: Patient) -> dict[str, str]:
         name: _change(wanted[name], there[name]) for name in both if wanted[name] != there[name]
     }
     return dict(sorted(found.items()))
+
+
+def _by_our_names(there: dict[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """What is there, with the names that our constraints would have.
+
+    A table that was renamed keeps the names of its keys, so ours got others (email_queue_pkey1).
+    """
+    free = [name for name in wanted if name.startswith("constraint ") and name not in there]
+    for name in free:
+        table = name.rpartition(".")[0]
+        twins = (
+            other
+            for other, hash_ in there.items()
+            if other not in wanted and other.rpartition(".")[0] == table and hash_ == wanted[name]
+        )
+        if twin := next(twins, None):
+            there[name] = there.pop(twin)
+    return there
 
 
 def _change(wanted: str, there: str) -> str:
@@ -136,8 +179,22 @@ def unlogged(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def identities(patient: Patient) -> Iterator[Finding]:
+    """Every table can be published: one without a replica identity cannot be changed any more."""
+    for row in patient.ask("without_identity", relations=relations()):
+        stops = " and is published: rows cannot be updated or deleted" if row["published"] else ""
+        wanted = "DEFAULT" if row["has_key"] else "FULL"
+        yield Finding(
+            PUBLICATIONS,
+            "error" if row["published"] else "warning",
+            f"{row['table']} has no replica identity{stops}",
+            patient.psql(f"ALTER TABLE {row['table']} REPLICA IDENTITY {wanted}"),
+        )
+
+
 CHECKS = (
     Check(NAME, drift, "everything is as the migrations made it"),
     Check(INDEXES, indexes, "all are there"),
     Check("durability", unlogged, "every table is logged"),
+    Check(PUBLICATIONS, identities, "every table has a replica identity"),
 )

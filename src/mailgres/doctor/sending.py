@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.setup import KEPT
+from mailgres.doctor.setup import KEPT, NOT_A_WORKER
 from mailgres.errors import MailgresError
 from mailgres.providers.accounts import open_provider
 
@@ -47,7 +47,10 @@ def advice(account: Account, result: Result) -> str:
 
 
 def credentials(patient: Patient) -> Iterator[Finding]:
-    """Every account of the settings is let in. Nothing is sent."""
+    """Every account of a worker's settings is let in. Nothing is sent."""
+    if not patient.as_worker:
+        yield Finding("credentials", "info", NOT_A_WORKER)
+        return
     for account in patient.settings.accounts():
         if account.kind in KEPT:
             continue
@@ -55,6 +58,9 @@ def credentials(patient: Patient) -> Iterator[Finding]:
             result = try_account(account, patient.settings, at_most=PATIENCE)
         except MailgresError as error:
             yield Finding("credentials", "error", f"{account.name}: {error.message}", error.hint)
+            continue
+        if result.untried:
+            yield Finding("credentials", "info", f"{account.name}: not tried: {result.untried}")
             continue
         if result.verdict == "sent":
             limits = f" ({result.message})" if result.message else ""
@@ -71,7 +77,9 @@ def credentials(patient: Patient) -> Iterator[Finding]:
 
 
 def providers(patient: Patient) -> Iterator[Finding]:
-    """Every provider that a route names may be used, and this process has those of the routes."""
+    """Every provider that a route names may be used, and a live worker has it."""
+    yield from _missing(patient)
+    yield from _only_captured(patient)
     for row in patient.ask("providers"):
         name = row["name"]
         if row["circuit"] != "closed":
@@ -102,6 +110,36 @@ def providers(patient: Patient) -> Iterator[Finding]:
                 f"{name} is left alone because of its {row['waits_for']}",
                 patient.mailgres("eta"),
             )
+
+
+def _missing(patient: Patient) -> Iterator[Finding]:
+    """Routes that lead where no worker goes; of these settings, if they are a worker's."""
+    for row in patient.ask("missing_providers"):
+        routes = ", ".join(row["routes"])
+        yield Finding(
+            "providers",
+            "error",
+            f"no live worker has {row['provider']}, which the route {routes} leads to",
+            f"{patient.mailgres('routes list')}  # start a worker that has it, or set the route",
+        )
+    if patient.as_worker:
+        mine = [account.name for account in patient.settings.accounts()]
+        for row in patient.ask("default_route"):
+            if row["provider"] not in mine:
+                yield Finding(
+                    "providers",
+                    "error",
+                    f"a worker with these settings refuses to start: the route default leads to"
+                    f" {row['provider']}, which they do not name",
+                    patient.mailgres(f"routes set default {' '.join(mine)}"),
+                )
+
+
+def _only_captured(patient: Patient) -> Iterator[Finding]:
+    routes = patient.ask("default_route")
+    if routes and all(row["kind"] in KEPT for row in routes):
+        kept = "no email leaves by the route default: it leads to capture"
+        yield Finding("providers", "info", kept, "export MAILGRES_PROVIDERS=resend")
 
 
 CHECKS = (

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 OLDEST, NEWEST = 15, 18
 """Major versions of PostgreSQL that are supported."""
+WORKER, OPERATOR = {"mailgres_worker": "work"}, {"mailgres_operator": "operate"}
+"""The roles of those who run the doctor, and what each does to the queue."""
 SKEW, WRONG = 2.0, 60.0
 """Seconds by which clocks may differ before it is a warning, and before it is an error."""
 
@@ -62,7 +64,7 @@ def _writable(patient: Patient) -> str:
 
 
 def privileges(patient: Patient) -> Iterator[Finding]:
-    """Our roles are there, and whoever connects may work the queue."""
+    """Our roles are there, and the user may do what he is for: work the queue, or operate it."""
     missing = [row["role"] for row in patient.ask("missing_roles")]
     if missing:
         create = patient.psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
@@ -72,24 +74,28 @@ def privileges(patient: Patient) -> Iterator[Finding]:
             f"there is no role {', '.join(missing)}",
             f"{create} && {patient.mailgres('migrate')}",
         )
-    lacking = [row["function"] for row in patient.ask("lacking")]
-    if lacking:
+    asked = WORKER if patient.as_worker else {**WORKER, **OPERATOR}
+    lacking = {
+        role: [row["function"] for row in patient.ask("lacking", role=role)] for role in asked
+    }
+    role, functions = min(lacking.items(), key=lambda each: len(each[1]))
+    if functions:
         user = patient.one("server")["user"]
-        many = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        many = f" and {len(functions) - 1} more" if len(functions) > 1 else ""
         yield Finding(
             "privileges",
             "error",
-            f"{user} cannot work the queue: no {lacking[0]}{many}",
-            patient.grant("GRANT mailgres_worker TO {user}"),
+            f"{user} cannot {asked[role]} the queue: no {functions[0]}{many}",
+            patient.grant(f"GRANT {role} TO {{user}}"),
         )
 
 
 def pooler(patient: Patient) -> Iterator[Finding]:
     """Whether transactions go to a connection of the server that is ours alone."""
-    listen = patient.settings.listen
+    listen = patient.settings.listen if patient.as_worker else "auto"
     if not _is_shared(patient):
         return
-    slow = f"the worker cannot listen and looks every {patient.settings.poll_interval}"
+    slow = "workers that connect this way cannot listen, and look every poll_interval"
     direct = "give a worker the pooler's session port, or the server itself (Supabase: 5432)"
     if listen == "on":
         yield Finding(
@@ -113,7 +119,7 @@ def _is_shared(patient: Patient) -> bool:
         pids = [
             row[0]
             for client in (first, second, first)
-            for row in client.execute("SELECT pg_backend_pid()")
+            for row in client.execute("SELECT pg_catalog.pg_backend_pid()")
         ]
     return pids[0] in pids[1:2] or pids[0] != pids[2]
 
@@ -143,7 +149,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
 
 CHECKS = (
     Check("postgresql", version, "a version that is supported", needs="database"),
-    Check("privileges", privileges, "whoever connects may work the queue"),
+    Check("privileges", privileges, "this user may work or operate the queue"),
     Check("pooler", pooler, "connections are our own", needs="database"),
     Check("clock", clock, "this machine and the database agree"),
 )

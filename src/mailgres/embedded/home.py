@@ -108,7 +108,10 @@ class Home:
 
     def remember_port(self, port: int) -> None:
         """Keep the port for the next run."""
-        (self.path / "port").write_text(f"{port}\n")
+        fresh = self.path / "port.unfinished"
+        fresh.unlink(missing_ok=True)
+        write_private(fresh, f"{port}\n")
+        fresh.rename(self.path / "port")
 
 
 def find_home(data_dir: Path | None, major: int, environ: Mapping[str, str]) -> Home:
@@ -138,6 +141,7 @@ def write_private(path: Path, text: str) -> None:
     """Write a new file that nobody else can read, not even for a moment."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, 0o600)  # a umask may have taken more
         file.write(text)
         file.flush()
         os.fsync(descriptor)

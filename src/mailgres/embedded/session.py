@@ -39,15 +39,11 @@ def server(
 ) -> Iterator[str]:
     """Give the URL of a running PostgreSQL for the time of the `with` block.
 
-    With `DATABASE_URL` set this is that server, untouched. Else it is the embedded one, whose data
-    is kept in `data_dir` (by default the user's data directory) between runs. All processes that
-    use the same directory share one server; it stops when the last one leaves or dies. The
-    `settings` take effect when this call starts the server, not when it joins a running one.
+    It is the embedded one, whatever the environment names. Its data is kept in `data_dir` (by
+    default the user's data directory) between runs. All processes that use the same directory share
+    one server; it stops when the last one leaves or dies. The `settings` take effect when this call
+    starts the server, not when it joins a running one.
     """
-    given = os.environ.get("DATABASE_URL")
-    if given:
-        yield given
-        return
     users, url = _join(data_dir, dict(settings or {}))
     with users:
         yield url

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -18,6 +20,8 @@ from mailgres.http.answers import Answer, Refused, read_object
 from mailgres.trace import where
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +33,15 @@ log = logging.getLogger(__name__)
 
 PROCESS = "/functions/v1/process-email-queue"
 LARGEST_BATCH = 1000
-_WRONG = 400
+MOST_REQUESTS = 100
+"""Requests that are worked on at a time, besides those for health."""
+HOW_TO_OPEN = (
+    "Set MAILGRES_METRICS_TOKEN and send it as a bearer token; for this machine alone, start the"
+    " service with --open-metrics."
+)
+SAMPLE_SECONDS = 60.0
+"""At most one refusal of a kind is logged in this time."""
+_WRONG, _OUR_FAULT = 400, 500
 
 
 class Service:
@@ -43,12 +55,14 @@ class Service:
         *,
         secret: str,
         metrics_token: str | None,
+        open_metrics: bool = False,
     ) -> None:
         self._runs = runs
         self._ready = ready
         self._metrics = metrics
         self._secret = secret
         self._metrics_token = metrics_token
+        self._open_metrics = open_metrics
 
     async def process(self, request: Request) -> Response:
         """Send what is due: one claim."""
@@ -69,11 +83,11 @@ class Service:
 
     async def metrics(self, request: Request) -> Response:
         """Figures for Prometheus."""
-        allowed = (
-            has_bearer(request, self._metrics_token) if self._metrics_token else is_local(request)
-        )
-        if not allowed:
-            raise _unauthorized("metrics_token")
+        if not (self._open_metrics and is_local(request)):
+            if not self._metrics_token:
+                raise Refused(401, "the metrics are closed", HOW_TO_OPEN)
+            if not has_bearer(request, self._metrics_token):
+                raise _unauthorized("metrics_token")
         text, kind = await asyncio.to_thread(self._metrics.text)
         return Response(text, headers={"Content-Type": kind})
 
@@ -111,6 +125,7 @@ def make_app(service: Service) -> Starlette:
         exception_handlers={Refused: _refuse, HTTPException: _refuse_http, Exception: _fail},
     )
     app.router.redirect_slashes = False
+    app.add_middleware(Crowd)
     app.add_middleware(RequestLog)
     return app
 
@@ -134,11 +149,57 @@ async def _fail(_request: Request, error: Exception) -> Response:
     return Refused(500, "internal error", "The log of the service says where.").answer()
 
 
-class RequestLog:
-    """Logs each request in a line: which endpoint, what was answered, how long it took."""
+class Crowd:
+    """Refuses requests beyond a number at a time, so that health is always answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._inside = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on if there is room."""
+        if scope["type"] != "http" or (scope["path"], scope["method"]) == ("/healthz", "GET"):
+            await self._app(scope, receive, send)
+        elif self._inside >= MOST_REQUESTS:
+            # Not read to its end, as other refusals are: that would take its time.
+            content = {"error": "too many requests at once", "hint": "Call again later."}
+            answer = Answer(content, status_code=503, headers={"Retry-After": "5"})
+            await answer(scope, receive, send)
+        else:
+            self._inside += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._inside -= 1
+
+
+class Sampler:
+    """Chooses what is logged of refusals: the first of a kind, then one a minute with a count.
+
+    Callers that call too often are refused as often, and so are strangers: no log is for that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[tuple[str, int], float] = {}
+        self._suppressed: Counter[tuple[str, int]] = Counter()
+
+    def take(self, path: str, status: int) -> int | None:
+        """How many of this kind were not logged since the last one; None: do not log this one."""
+        now, kind = self._clock(), (path, status)
+        if now - self._last.get(kind, -math.inf) < SAMPLE_SECONDS:
+            self._suppressed[kind] += 1
+            return None
+        self._last[kind] = now
+        return self._suppressed.pop(kind, 0)
+
+
+class RequestLog:
+    """Logs requests, a line each: which endpoint, what was answered, how long it took."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._sampler = Sampler()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass it on and look at the answer."""
@@ -156,17 +217,21 @@ class RequestLog:
         try:
             await self._app(scope, receive, look)
         finally:
-            _tell(scope, status, time.monotonic() - start)
+            self._tell(scope, status, time.monotonic() - start)
 
-
-def _tell(scope: Scope, status: int, seconds: float) -> None:
-    # A path that is not ours may be anything.
-    path = scope["path"] if scope["path"] in PATHS else "unknown"
-    level = logging.WARNING if status >= _WRONG else logging.DEBUG
-    if path == PROCESS and status < _WRONG:
-        level = logging.INFO
-    told = {"action": "http", "path": path, "status": status, "seconds": round(seconds, 3)}
-    log.log(level, "%s answered with %s", path, status, extra=told)
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        # A path that is not ours may be anything.
+        path = scope["path"] if scope["path"] in PATHS else "unknown"
+        level = logging.WARNING if status >= _WRONG else logging.DEBUG
+        if path == PROCESS and status < _WRONG:
+            level = logging.INFO
+        told = {"action": "http", "path": path, "status": status, "seconds": round(seconds, 3)}
+        if status >= _WRONG and status != _OUR_FAULT:
+            suppressed = self._sampler.take(path, status)
+            if suppressed is None:
+                return
+            told["suppressed"] = suppressed
+        log.log(level, "%s answered with %s", path, status, extra=told)
 
 
 PATHS = {PROCESS, "/healthz", "/readyz", "/metrics"}

@@ -6,17 +6,20 @@ while, and so every limit of time is one of a connection.
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import socket
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mailgres.errors import MailgresError
 from mailgres.http.access import is_loopback
+from mailgres.http.answers import DRAIN_SECONDS
 from mailgres.http.app import Service, make_app
 from mailgres.http.ready import Ready
 from mailgres.http.runs import Runs
@@ -32,9 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEAD_SECONDS = 10.0
-"""How long a caller may take to send the head of his request."""
+"""How long a caller may take to send the head of a request."""
 LARGEST_HEAD = 16 * 1024
-MOST_CONNECTIONS = 100
+"""Bytes of a request's head."""
+MOST_WAITING = 100
+"""Connections of which no whole head has come yet; one more closes the oldest."""
+_HEAD_ENDS = re.compile(rb"\n\r?\n")
 AFTER_GRACE = 5.0
 """Seconds beyond the grace of a run for its answer to be sent."""
 HOW_TO_START = (
@@ -43,18 +49,74 @@ HOW_TO_START = (
 )
 
 
+def _raw(status: str, error: str, hint: str) -> bytes:
+    """An answer to what is not yet a request."""
+    body = json.dumps({"error": error, "hint": hint}) + "\n"
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}connection: close\r\ncache-control: no-store\r\n\r\n{body}".encode()
+
+
+TOO_LARGE = _raw(
+    "431 Request Header Fields Too Large",
+    "the head of the request is too large",
+    f"Send at most {LARGEST_HEAD} bytes.",
+)
+
+
 class Impatient(H11Protocol):
-    """A connection that is closed if no request comes of it in time."""
+    """A connection that is closed if no request comes of it in time, or too large a one.
+
+    Whoever calls sends the head at once, so of many that wait those that wait longest are closed:
+    slow callers keep nobody else out.
+    """
+
+    _waiting: ClassVar[dict[Impatient, None]] = {}
+    _head: bytes | None = b""
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock."""
+        """Start the clock, and make room."""
         super().connection_made(transport)
         self._clock = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._waiting[self] = None
+        if len(self._waiting) > MOST_WAITING:
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest)
+            oldest.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop it."""
+        """Stop the clock."""
         self._clock.cancel()
+        self._waiting.pop(self, None)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what comes, unless the head is too large."""
+        if self._refused:
+            return
+        if self._head is not None and self._is_too_large(data):
+            self._refuse_head()
+            return
+        super().data_received(data)
+        if self._head is None:
+            self._waiting.pop(self, None)
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """Add to the head; h11 limits only one that comes in pieces."""
+        known = self._head or b""
+        self._head = known + data[: LARGEST_HEAD + 1]
+        end = _HEAD_ENDS.search(self._head, max(len(known) - 2, 0))
+        too_large = (end.end() if end else len(self._head)) > LARGEST_HEAD
+        if end:
+            self._head = None
+        return too_large
+
+    def _refuse_head(self) -> None:
+        """Say so, and read on for a moment: closed at once, the answer would be lost."""
+        self._refused = True
+        self.transport.write(TOO_LARGE)
+        self._clock.cancel()
+        self._clock = self.loop.call_later(DRAIN_SECONDS, self.transport.close)
 
     def _give_up(self) -> None:
         cycle: object = self.cycle  # None until a head has come whole
@@ -78,7 +140,6 @@ class Server:
             # Callers' addresses are those of their connections, whatever headers say.
             proxy_headers=False,
             headers=[("Connection", "close"), ("Cache-Control", "no-store")],
-            limit_concurrency=MOST_CONNECTIONS,
             h11_max_incomplete_event_size=LARGEST_HEAD,
             timeout_graceful_shutdown=int(grace + AFTER_GRACE),
         )
@@ -100,13 +161,24 @@ class Server:
 
 
 @contextmanager
-def serving(settings: Settings, pipeline: Pipeline, stopping: threading.Event) -> Iterator[None]:
+def serving(
+    settings: Settings,
+    pipeline: Pipeline,
+    stopping: threading.Event,
+    *,
+    open_metrics: bool = False,
+) -> Iterator[None]:
     """Serve meanwhile.
 
     `stopping` is set by whoever ends it: then runs give back what they have not begun.
     """
     check(settings)
     with _listen(settings.serve_host, settings.serve_port) as listener:
+        if open_metrics and not is_loopback(listener.getsockname()[0]):
+            raise MailgresError(
+                "--open-metrics is for a service that only this machine can reach",
+                "Set MAILGRES_METRICS_TOKEN, or let it listen on 127.0.0.1.",
+            )
         runs = Runs(pipeline, stopping)
         service = Service(
             runs,
@@ -114,11 +186,11 @@ def serving(settings: Settings, pipeline: Pipeline, stopping: threading.Event) -
             Exposition(pipeline.store),
             secret=settings.serve_secret or "",
             metrics_token=settings.metrics_token,
+            open_metrics=open_metrics,
         )
         server = Server(make_app(service), listener, settings.grace.total_seconds())
         server.start()
         _announce(listener)
-        warn_of_metrics(listener.getsockname()[0], settings.metrics_token)
         try:
             yield
         finally:
@@ -133,20 +205,10 @@ def check(settings: Settings) -> None:
         raise MailgresError("The HTTP service has no secret", HOW_TO_START)
 
 
-def warn_of_metrics(address: str, token: str | None) -> None:
-    """Tell who lets others in that a proxy here would show them the metrics."""
-    if not token and not is_loopback(address):
-        log.warning(
-            "without metrics_token whoever a proxy on this machine serves may read the metrics:"
-            " set MAILGRES_METRICS_TOKEN",
-            extra={"action": "serve.metrics"},
-        )
-
-
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=MOST_CONNECTIONS)
+        return socket.create_server(address[:2], family=family, backlog=MOST_WAITING)
     except OSError as error:
         raise MailgresError(
             f"Cannot listen on {host}:{port}: {error.strerror or error}",

@@ -1,7 +1,8 @@
 """Removes sent and cancelled emails after `sent_ttl` (90 days), with logs and attachments.
 
-Every minute, 1000 emails at a time. A chunk looks at no more than 20,000 emails: where older ones
-have to stay, it goes on behind them the next time.
+Also what is left of emails that somebody deleted by hand. Every minute, 1000 emails at a time. A
+chunk looks at no more than 20,000 emails: where older ones have to stay, it goes on behind them
+the next time.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from mailgres.errors import MailgresError
 from mailgres.janitor.duty import Alerts, query
+from mailgres.outage import is_away
 from mailgres.trace import reason, where
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class WorkerInfo:
     name: str
     version: str = ""
     details: Callable[[], Mapping[str, object]] = field(default=lambda: MappingProxyType({}))
+    providers: tuple[str, ...] | None = None
     alerts: Alerts = field(default_factory=Alerts)
 
 
@@ -143,6 +145,7 @@ def _run_chunk(
             "worker": worker.name,
             "version": worker.version,
             "details": Jsonb(dict(worker.details())),
+            "providers": None if worker.providers is None else list(worker.providers),
         }
     with connection.transaction():
         connection.execute(query("limits"))
@@ -164,20 +167,51 @@ def attempt(
     worker: WorkerInfo,
     *,
     stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """Do a duty as a scheduler does it: what goes wrong is logged, and the next run tries again."""
+) -> str | None:
+    """Do a duty as a scheduler does it: what goes wrong is logged, and the next run tries again.
+
+    Returns what went wrong, in a line that quotes no email.
+    """
     told: dict[str, object] = {"action": janitor.action, "worker": worker.name}
     try:
         done = run(janitor, connect, worker, stopped=stopped)
     except (psycopg.Error, MailgresError) as error:
         # The first line only: the details of the database may quote an email.
         told |= {"sqlstate": getattr(error, "sqlstate", None)}
-        logger.error("%s failed: %s", janitor.action, reason(error), extra=told)  # noqa: TRY400
+        why = reason(error)
+        level = logging.DEBUG if is_away(error) else logging.ERROR  # an outage is said once
+        logger.log(level, "%s failed: %s", janitor.action, why, extra=told)
+        return why
     except Exception as error:  # noqa: BLE001 - whatever it is, the janitors go on
         # Where it happened, not its text, which may quote an email.
-        logger.error("%s failed: %s", janitor.action, where(error), extra=told)  # noqa: TRY400
-    else:
-        told |= {"handled": done.handled, "chunks": done.chunks}
-        # What is done with one call every few seconds is no news.
-        level = logging.INFO if done.handled and janitor.chunk else logging.DEBUG
-        logger.log(level, "%s handled %s", janitor.action, done.handled, extra=told)
+        why = where(error)
+        logger.error("%s failed: %s", janitor.action, why, extra=told)  # noqa: TRY400
+        return why
+    told |= {"handled": done.handled, "chunks": done.chunks}
+    # What is done with one call every few seconds is no news.
+    level = logging.INFO if done.handled and janitor.chunk else logging.DEBUG
+    logger.log(level, "%s handled %s", janitor.action, done.handled, extra=told)
+    return None
+
+
+def note(janitor: Janitor, connect: Connect, worker: WorkerInfo, error: str | None) -> bool:
+    """Count a failure of a janitor where alerts see it, or forget those before a success.
+
+    Returns whether that worked: a database that is away will not hear of it.
+    """
+    parameters = {
+        "janitor": janitor.name,
+        "worker": worker.name,
+        "error": error,
+        "every": janitor.every,
+    }
+    try:
+        with connect() as connection, connection.transaction():
+            connection.execute(query("limits"))
+            connection.execute(query("note_janitor"), parameters)
+    except (psycopg.Error, MailgresError) as failure:
+        told = {"action": janitor.action, "worker": worker.name}
+        why = reason(failure)
+        logger.debug("%s: its failure was not noted: %s", janitor.action, why, extra=told)
+        return False
+    return True

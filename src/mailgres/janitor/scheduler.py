@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from apscheduler.schedulers.background import BackgroundScheduler  # type: ignor
 from psycopg_pool import ConnectionPool
 
 from mailgres.janitor import JANITORS
-from mailgres.janitor.runner import attempt
+from mailgres.janitor.runner import attempt, note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any, Self
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from mailgres.janitor.duty import Connect, Janitor
     from mailgres.janitor.runner import WorkerInfo
+
+log = logging.getLogger(__name__)
 
 THREADS = 3
 """Janitors that run at once, and so the connections they need."""
@@ -35,6 +38,12 @@ JITTER = 0.1
 
 GRACE = 10.0
 """Seconds to wait for running janitors at the end. A statement takes 5 at the most."""
+
+
+_ABOUT_CLOCK = {"action": "janitor.clock"}
+CLOCK_CHECK_SECONDS = 5.0
+CLOCK_TOLERANCE_SECONDS = 2.0
+"""How far the clock may be set back without notice: time servers correct it all the time."""
 
 
 class Scheduler:
@@ -48,6 +57,7 @@ class Scheduler:
         connections: ConnectionPool[psycopg.Connection[Any]] | Connect,
         worker: WorkerInfo,
         janitors: Iterable[Janitor] = tuple(JANITORS.values()),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._connect: Connect = (
             connections.connection if isinstance(connections, ConnectionPool) else connections
@@ -57,7 +67,9 @@ class Scheduler:
         self._stopped = threading.Event()
         self._idle = threading.Condition()
         self._running = 0
+        self._failing: set[str] = set()
         self._scheduler: BackgroundScheduler | None = None
+        self._clock = clock
 
     def start(self) -> None:
         """Run every janitor now and then at its interval; returns at once."""
@@ -81,6 +93,24 @@ class Scheduler:
                 next_run_time=datetime.now(UTC),
             )
         self._scheduler.start()
+        threading.Thread(target=self._watch_clock, name="clock", daemon=True).start()
+
+    def _watch_clock(self) -> None:
+        """Run all janitors when the clock went back: they wait for times that it would not reach.
+
+        A clock that went ahead makes them run once early, which does no harm.
+        """
+        before = self._clock() - time.monotonic()
+        while not self._stopped.wait(CLOCK_CHECK_SECONDS):
+            now = self._clock() - time.monotonic()
+            scheduler = self._scheduler
+            if scheduler is not None and now < before - CLOCK_TOLERANCE_SECONDS:
+                log.warning(
+                    "the clock went back; janitors run now", extra={"action": "janitor.clock"}
+                )
+                for job in scheduler.get_jobs():
+                    job.modify(next_run_time=datetime.now(UTC))
+            before = now
 
     def stop(self, timeout: float = GRACE) -> bool:
         """Start no more, and wait for those that run; returns whether all have ended.
@@ -102,11 +132,20 @@ class Scheduler:
                 return
             self._running += 1
         try:
-            attempt(janitor, self._connect, self._worker, stopped=self._stopped.is_set)
+            error = attempt(janitor, self._connect, self._worker, stopped=self._stopped.is_set)
+            self._note(janitor, error)
         finally:
             with self._idle:
                 self._running -= 1
                 self._idle.notify_all()
+
+    def _note(self, janitor: Janitor, error: str | None) -> None:
+        """Let people hear of failures in a row; a success that follows no failure is no news."""
+        if error is not None:
+            self._failing.add(janitor.name)
+            note(janitor, self._connect, self._worker, error)
+        elif janitor.name in self._failing and note(janitor, self._connect, self._worker, None):
+            self._failing.discard(janitor.name)
 
     def __enter__(self) -> Self:
         self.start()

@@ -57,7 +57,7 @@ def _ses(account: Account, timeout: float, connections: int) -> Provider:
             raise
         raise MailgresError(
             f"the provider {account.name} needs boto3, which is not installed",
-            "Install it: pip install 'mailgres[ses]'.",
+            "Install it: pip install boto3",
         ) from None
     return SesProvider(
         account.region,

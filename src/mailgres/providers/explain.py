@@ -124,13 +124,21 @@ def _found(provider: str, rules: Sequence[Rule], code: str) -> Iterator[Rule]:
     if re.fullmatch(r"[1-5]\d\d", code, re.ASCII):
         status = int(code)
         yield from (rule for rule in rules if rule.code and rule.status == status)
-        rule = classify(rules, status=status, code=f"http_{status}")
+        decided = classify(rules, status=status, code=f"http_{status}")
         # A rule for a range of statuses would have an answer for those of other protocols, too.
-        if not isinstance(rule.status, range) or (status in _OF_HTTP) != (provider == "SMTP"):
-            yield from _known(rule)
+        if not isinstance(decided.status, range) or (status in _OF_HTTP) != (provider == "SMTP"):
+            # Before it come those that depend on the text.
+            first = rules[: rules.index(decided)] if decided is not UNKNOWN else ()
+            yield from (rule for rule in first if rule.code is None and _has(rule, status))
+            yield from _known(decided)
     elif provider == "SMTP" and re.fullmatch(r"[45]\.\d{1,3}\.\d{1,3}", code, re.ASCII):
         # An enhanced code comes with a status; which one, its first digit tells well enough.
         yield from _known(classify(rules, status=int(code[0]) * 100 + 50, code=code, text=code))
+
+
+def _has(rule: Rule, status: int) -> bool:
+    """Whether a rule is about a status."""
+    return status in rule.status if isinstance(rule.status, range) else rule.status == status
 
 
 def _known(rule: Rule) -> Iterator[Rule]:

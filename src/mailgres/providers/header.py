@@ -30,26 +30,16 @@ _LABEL = r"[^\s\x00-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\xa0]+"
 _ADDRESS = re.compile(rf"({_ATEXT}(?:\.{_ATEXT})*)@({_LABEL}(?:\.{_LABEL})*)")
 _NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 
-RESERVED = frozenset(
-    {
-        "bcc",
-        "cc",
-        "content-transfer-encoding",
-        "content-type",
-        "date",
-        "dkim-signature",
-        "from",
-        "message-id",
-        "mime-version",
-        "received",
-        "reply-to",
-        "return-path",
-        "sender",
-        "subject",
-        "to",
-    }
+_RESERVED = re.compile(
+    "from|to|cc|bcc|subject|date|message-id|reply-to|sender|return-path|mime-version|delivered-to"
+    "|dkim-signature|domainkey-signature|authentication-results|x-smtpapi|x-msys-api"
+    "|received(?:-.*)?|(?:resent|content|arc|x-ses|x-mc|x-pm|x-mailgun|x-mj|x-mailin|x-sg)-.*",
+    re.IGNORECASE,
 )
-"""Headers that an email may not bring. `mailgres.are_headers` refuses the same at enqueue."""
+"""Headers that an email may not bring, as mailgres, a server or a provider writes or acts on them.
+
+`mailgres.are_headers` refuses the same at enqueue.
+"""
 
 
 class Unsendable(Exception):
@@ -109,11 +99,25 @@ def mailbox(text: str, field: str) -> str:
     return f"{_phrase(name)} <{plain_address}>" if name else plain_address
 
 
+def readable_mailbox(text: str, field: str) -> str:
+    """An address with or without a name, for an API that encodes the name itself.
+
+    Quoted where it has to be: a comma or an @ in the name must not begin an address of its own.
+    """
+    name, plain_address = split_mailbox(text, field)
+    if not name:
+        return plain_address
+    harmless = not re.search(r'[()<>\[\]:;@\\,."]', name)
+    return f"{name if harmless else _quoted(name)} <{plain_address}>"
+
+
 def _phrase(name: str) -> str:
     if not name.isascii() or "=?" in name:
         return encoded_words(name)
-    if _ATOMS.fullmatch(name):
-        return name
+    return name if _ATOMS.fullmatch(name) else _quoted(name)
+
+
+def _quoted(name: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
 
 
@@ -138,7 +142,7 @@ def encoded_words(text: str) -> str:
 
 def own_header(name: str, value: str) -> str:
     """A line that the email brings; those that mailgres or a server writes are refused."""
-    if not _NAME.fullmatch(name) or name.lower() in RESERVED:
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise Unsendable("invalid_header", "the email has a header that it may not set")
     return line(name, unstructured(value.replace("\t", " "), "a header of the email"))
 
@@ -146,7 +150,7 @@ def own_header(name: str, value: str) -> str:
 def line(name: str, value: str) -> str:
     """A header, folded where it has blanks."""
     lines, current = [], f"{name}:"
-    for word in re.findall(r"[ ]*[^ ]+", f" {value.strip()}"):
+    for word in re.findall(r"(?<! )[ ]*+[^ ]++", f" {value.strip()}"):
         if len(current) + len(word) > LINE and current != f"{name}:":
             lines.append(current)
             current = word

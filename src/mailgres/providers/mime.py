@@ -47,6 +47,7 @@ class Letter:
     subject: str
     text: str | None = None
     html: str | None = None
+    also_to: Sequence[str] = ()
     cc: Sequence[str] = ()
     reply_to: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -91,11 +92,11 @@ def sender_mailbox(text: str, field: str) -> str:
 
 
 def envelope(message: Message) -> Envelope:
-    """Who sends and receives: the recipient, then the copies, everybody once."""
+    """Who sends and receives: the recipient, then the others, everybody once."""
     email = message.email
     everybody = [
         address(email.recipient_email, "the recipient"),
-        *(address(copy, "a copy's address") for copy in (*(email.cc or ()), *(email.bcc or ()))),
+        *(address(other, "another recipient") for other in email.others),
     ]
     return Envelope(sender_address(message), tuple(dict.fromkeys(everybody)))
 
@@ -110,6 +111,7 @@ def compose(message: Message, now: datetime | None = None) -> bytes:
             subject=message.subject,
             text=message.text,
             html=message.html,
+            also_to=email.also_to or (),
             cc=email.cc or (),
             reply_to=message.reply_to,
             headers=email.headers or {},
@@ -122,9 +124,10 @@ def compose(message: Message, now: datetime | None = None) -> bytes:
 
 def write(letter: Letter) -> bytes:
     """A letter as a message; raises Unsendable."""
+    everybody = (letter.to, *letter.also_to)
     lines = [
         line("From", mailbox(letter.from_email, "the from-address")),
-        line("To", address(letter.to, "the recipient")),
+        line("To", ", ".join(address(each, "the recipient") for each in everybody)),
     ]
     if letter.cc:
         lines.append(line("Cc", ", ".join(address(each, "a copy's address") for each in letter.cc)))

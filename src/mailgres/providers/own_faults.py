@@ -22,6 +22,7 @@ OWN_RULES = (
         "The template cannot be rendered with the email's payload.",
         code="template_failed",
     ),
+    Rule("permanent", "The email could not be prepared: see the log.", code="not_prepared"),
     Rule(
         "config",
         "The from-address or reply address cannot be used.",

@@ -22,7 +22,7 @@ from mailgres.errors import MailgresError
 from mailgres.model import Limits, Result
 from mailgres.providers.base import Capabilities
 from mailgres.providers.faults import UNKNOWN, classify
-from mailgres.providers.header import Unsendable
+from mailgres.providers.prepare import prepare
 from mailgres.providers.resend_batch import LARGEST_BATCH, calls, id_in, results_of, shared
 from mailgres.providers.resend_faults import (
     BAD_REQUEST,
@@ -34,7 +34,7 @@ from mailgres.providers.resend_faults import (
 from mailgres.providers.resend_http import Account, Call, Malformed, NoAnswer, Unreached
 from mailgres.providers.resend_limits import limits_in, next_reset, usage_limits, usage_reset
 from mailgres.providers.resend_message import as_params
-from mailgres.providers.retry_after import retry_after
+from mailgres.providers.retry_after import retry_after, server_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +52,7 @@ _REDIRECTED = 300
 _NOT_FOR_THIS_KEY = frozenset({401, 403, 404, 405})
 _LONGEST_MESSAGE = 500
 _LONGEST_DETAIL = 4000
+_LONGEST_CODE = 100
 _CODES = {
     Unreached: UNREACHED,
     NoAnswer: NO_ANSWER,
@@ -98,10 +99,11 @@ class ResendProvider:
         for batch_id, places in calls(messages):
             ready: dict[int, dict[str, Any]] = {}
             for place in places:
-                try:
-                    ready[place] = as_params(messages[place])
-                except Unsendable as fault:
-                    results[place] = fault.result
+                params = prepare(as_params, messages[place])
+                if isinstance(params, Result):
+                    results[place] = params
+                else:
+                    ready[place] = params
             if ready:
                 answers = self._call(batch_id, [messages[place] for place in ready], ready.values())
                 results.update(zip(ready, answers, strict=True))
@@ -193,20 +195,20 @@ class ResendProvider:
         told = told if isinstance(told, dict) else {}
         name, words = told.get("name"), told.get("message")
         return self._result(
-            name if isinstance(name, str) and name else f"http_{answer.status}",
+            name[:_LONGEST_CODE] if isinstance(name, str) and name else f"http_{answer.status}",
             answer.status,
-            words if isinstance(words, str) else f"status {answer.status}",
-            answer.body.decode("utf-8", "replace"),
+            words[:_LONGEST_MESSAGE] if isinstance(words, str) else f"status {answer.status}",
+            answer.body[:_LONGEST_DETAIL].decode("utf-8", "replace"),
             answer.headers,
         )
 
     def _unreadable(self, call: Call) -> Result:
-        body = call.answer.body.decode("utf-8", "replace") if call.answer else ""
+        body = call.answer.body[:_LONGEST_DETAIL].decode("utf-8", "replace") if call.answer else ""
         return self._result(UNREADABLE, None, "", body)
 
     def _refused(self, words: str) -> Result:
         """What it means that a batch went out without this email."""
-        return self._result("validation_error", 422, words)
+        return self._result("validation_error", 422, words[:_LONGEST_MESSAGE])
 
     def _result(
         self,
@@ -223,22 +225,22 @@ class ResendProvider:
         said = rule.meaning + (theirs if words else "")
         return Result(
             rule.verdict,
-            code=_plain(code)[:100],
+            code=_plain(code),
             message=_plain(said)[:_LONGEST_MESSAGE],
             detail=_plain(detail or words)[:_LONGEST_DETAIL] or None,
-            retry_at=self._retry_at(rule, code, headers or {}),
+            retry_after=self._retry_after(rule, code, headers or {}),
             account=rule.scope == "account",
             pinned=rule.pinned,
             suppress=rule.suppress,
         )
 
-    def _retry_at(self, rule: Rule, code: str, headers: Mapping[str, str]) -> datetime | None:
-        now = self._now()
+    def _retry_after(self, rule: Rule, code: str, headers: Mapping[str, str]) -> timedelta | None:
+        now = server_time(headers, self._now())
         said = retry_after(headers.get("retry-after"), now)
         if rule.verdict != "quota":
             return said
         # The header speaks of the rate here, too, so only a long wait is one for the quota.
-        if said is not None and said - now > timedelta(minutes=1):
+        if said is not None and said > timedelta(minutes=1):
             return said
         told, _ = self._usage()
         return usage_reset(told or {}, code, now) or next_reset(code, now)
@@ -252,7 +254,7 @@ class ResendProvider:
                 extra={
                     "action": "send",
                     "provider": self.name,
-                    "code": code[:100],
+                    "code": code,
                     "http_status": status,
                 },
             )

@@ -34,7 +34,7 @@ def limits_in(headers: Mapping[str, str], known: Limits | None) -> Limits | None
         return known
     found = known or Limits()
     if limit:
-        window = re.search(r";\s*w=(\d{1,6})\b", headers.get("ratelimit-policy", ""))
+        window = re.search(r";\s*w=(\d{1,6})\b", headers.get("ratelimit-policy", "")[:1000])
         seconds = int(window[1]) if window else 0
         found = replace(found, calls_per_second=limit / max(seconds, 1))
     return found if sent is None else replace(found, sent_today=sent)
@@ -56,10 +56,11 @@ def usage_limits(told: Mapping[str, Any]) -> Limits:
     )
 
 
-def usage_reset(told: Mapping[str, Any], code: str, now: datetime) -> datetime | None:
-    """When the quota that a fault names is reset, as `GET /usage` has it; None if it says nothing.
+def usage_reset(told: Mapping[str, Any], code: str, now: datetime) -> timedelta | None:
+    """How long until the quota that a fault names is reset, as `GET /usage` has it.
 
-    A time that has passed, or one beyond the quota's own span, is not believed.
+    None if it says nothing. `now`: what time it is at Resend. A time that has passed, or one beyond
+    the quota's own span, is not believed.
     """
     span = _span(code)
     try:
@@ -67,19 +68,19 @@ def usage_reset(told: Mapping[str, Any], code: str, now: datetime) -> datetime |
     except ValueError:
         return None
     reset = reset if reset.tzinfo else reset.replace(tzinfo=UTC)
-    return reset if now < reset <= now + _LONGEST_RESET[span] else None
+    return reset - now if now < reset <= now + _LONGEST_RESET[span] else None
 
 
-def next_reset(code: str, now: datetime) -> datetime:
-    """When to ask again if Resend does not say when the quota is reset.
+def next_reset(code: str, now: datetime) -> timedelta:
+    """How long until to ask again if Resend does not say when the quota is reset.
 
     Room in a quota of rolling hours opens bit by bit, at a time that only Resend knows: asking
     every hour, and at midnight, costs a call and loses no day.
     """
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if _span(code) == "monthly":
-        return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-    return min(day + timedelta(days=1), now + _ASK_AGAIN)
+        return (day.replace(day=1) + timedelta(days=32)).replace(day=1) - now
+    return min(day + timedelta(days=1) - now, _ASK_AGAIN)
 
 
 def _span(code: str) -> str:
@@ -94,5 +95,5 @@ def _cap(told: Mapping[str, Any], span: str) -> Mapping[str, Any]:
 
 def _number(value: object) -> int | None:
     """A count, if it is one."""
-    text = str(value).strip()
+    text = str(value)[:100].strip()
     return min(int(text), _MOST) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else None

@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from mailgres.providers.header import Unsendable, address, own_header, plain
+from mailgres.providers.header import Unsendable, address, own_header, plain, readable_mailbox
 from mailgres.providers.mime import check_file, sender_address, sender_mailbox
 from mailgres.providers.resend_faults import TOO_LARGE
 
@@ -33,8 +33,8 @@ def as_params(message: Message) -> dict[str, Any]:
     _check(message)
     email = message.email
     params = {
-        "from": message.from_email,
-        "to": [email.recipient_email],
+        "from": readable_mailbox(message.from_email, "the from-address"),
+        "to": list(email.to),
         "subject": message.subject,
         "html": message.html,
         "text": message.text,
@@ -59,7 +59,7 @@ def _check(message: Message) -> None:
     if message.reply_to:
         sender_mailbox(message.reply_to, "the reply address")
     plain(message.subject, "the subject")
-    for each in (email.recipient_email, *(email.cc or ()), *(email.bcc or ())):
+    for each in (email.recipient_email, *email.others):
         address(each, "a recipient")
     for name, value in (email.headers or {}).items():
         own_header(name, value)

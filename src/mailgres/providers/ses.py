@@ -7,6 +7,7 @@ of them after a read timeout would send the email twice.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from dataclasses import replace
@@ -24,13 +25,13 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
-from mailgres.model import Limits, Result
+from mailgres.model import LONGEST, Limits, Result
 from mailgres.providers.base import Capabilities
 from mailgres.providers.deadline import watched, within
 from mailgres.providers.faults import UNKNOWN, classify
-from mailgres.providers.header import Unsendable
+from mailgres.providers.prepare import prepare
 from mailgres.providers.reached import never_connected
-from mailgres.providers.retry_after import retry_after
+from mailgres.providers.retry_after import retry_after, server_time
 from mailgres.providers.ses_faults import NO_MESSAGE_ID, NO_PROXY, NO_SUCH_REGION, SES_RULES
 from mailgres.providers.ses_message import as_params
 
@@ -48,6 +49,7 @@ ASK_AGAIN = 60.0
 """Seconds after which they are asked for again when that failed."""
 
 _CONNECT_SECONDS = 10.0
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
 _KNOWN = frozenset(rule.code for rule in SES_RULES if rule.code)
 _FAULTS = (ClientError, BotoCoreError, ResponseParserError)
 
@@ -129,8 +131,12 @@ class SesProvider:
             account = self._call(lambda client: client.get_account())
         except ClientError as error:
             if _code(error) in {"AccessDeniedException", "AccessDenied"}:
-                # Known to AWS, but only allowed to send: that is all we need.
-                return Result("sent", message="the credentials are good, but lack ses:GetAccount")
+                # Known to AWS; perhaps only allowed to send, which is all we need.
+                return Result(
+                    "sent",
+                    untried="AWS knows them, but they lack ses:GetAccount; whether they may send"
+                    " shows with the first email",
+                )
             return self._fault(error)
         except _FAULTS as error:
             return self._fault(error)
@@ -146,15 +152,14 @@ class SesProvider:
             client.close()
 
     def _send(self, message: Message) -> Result:
-        try:
-            params = as_params(message, self._configuration_set)
-        except Unsendable as fault:
-            return fault.result
+        params = prepare(lambda each: as_params(each, self._configuration_set), message)
+        if isinstance(params, Result):
+            return params
         try:
             answer = self._call(lambda client: client.send_email(**params))
         except _FAULTS as error:
             return self._fault(error)
-        if not answer.get("MessageId"):
+        if not _ID.fullmatch(str(answer.get("MessageId") or "")):
             return _result(NO_MESSAGE_ID, None, "the answer has no message id")
         return Result("sent", answer["MessageId"])
 
@@ -212,10 +217,11 @@ class SesProvider:
         if not isinstance(error, ClientError):
             return _result(_code(error), None, str(error), explained=True)
         about = error.response.get("ResponseMetadata", {})
-        text = error.response.get("Error", {}).get("Message") or str(error)
+        text = str(error.response.get("Error", {}).get("Message") or error)
         result = _result(_code(error), about.get("HTTPStatusCode"), text)
-        come_back = about.get("HTTPHeaders", {}).get("retry-after")
-        return replace(result, retry_at=retry_after(come_back, datetime.now(UTC)))
+        headers = about.get("HTTPHeaders", {})
+        now = server_time(headers, datetime.now(UTC))
+        return replace(result, retry_after=retry_after(headers.get("retry-after"), now))
 
     def _is_unknown_region(self) -> bool:
         """Whether no connection came about because the region does not exist, as far as we know."""
@@ -250,6 +256,7 @@ def _code(error: Exception) -> str:
 
 def _result(code: str, status: int | None, text: str, *, explained: bool = False) -> Result:
     """What a fault means. `explained`: the text alone does not say what to do."""
+    code, text = code[: LONGEST["code"]], text[: LONGEST["message"]]
     rule = classify(SES_RULES, status=status, code=code, text=text)
     if rule is UNKNOWN:
         log.warning(

@@ -80,11 +80,14 @@ _SENDING = (
         code="SendingPausedException",
         scope="account",
     ),
-    Rule(
-        "config",
-        "The MAIL FROM domain of the sender is not verified.",
-        code="MailFromDomainNotVerifiedException",
-        scope="sender",
+    *(
+        Rule(
+            "config",
+            "The MAIL FROM domain of the sender is not verified.",
+            code=code,
+            scope="sender",
+        )
+        for code in ("MailFromDomainNotVerifiedException", "MailFromDomainNotVerified")
     ),
     Rule(
         "config",
@@ -167,6 +170,10 @@ _SET_UP = (
 )
 
 _STATUSES = (
+    *(
+        Rule("transient", "SES is unavailable: it took nothing.", code=code, scope="account")
+        for code in ("ServiceUnavailable", "ServiceUnavailableException")
+    ),
     Rule("ambiguous", "SES failed during the call.", status=range(500, 600), scope="account"),
     Rule("rate", "Too many calls.", status=429, scope="account"),
     Rule("permanent", "The email is too large.", status=413),

@@ -46,7 +46,7 @@ def as_params(message: Message, configuration_set: str | None) -> dict[str, Any]
 def _destination(message: Message) -> dict[str, list[str]]:
     email = message.email
     lists = {
-        "ToAddresses": [email.recipient_email],
+        "ToAddresses": email.to,
         "CcAddresses": email.cc or [],
         "BccAddresses": email.bcc or [],
     }

@@ -10,12 +10,12 @@ import logging
 import ssl
 from typing import TYPE_CHECKING
 
-from mailgres.model import Result
+from mailgres.model import RefusedCopy, Result
 from mailgres.providers import smtp_faults as codes
 from mailgres.providers.base import Capabilities
 from mailgres.providers.faults import UNKNOWN, classify
-from mailgres.providers.header import Unsendable
 from mailgres.providers.mime import compose, envelope, message_id
+from mailgres.providers.prepare import prepare
 from mailgres.providers.smtp_connect import connect
 from mailgres.providers.smtp_faults import SMTP_RULES
 from mailgres.providers.smtp_pool import Pool
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mailgres.model import Message
     from mailgres.providers.mime import Envelope
-    from mailgres.providers.smtp_session import Session
+    from mailgres.providers.smtp_session import Reply, Session
 
 log = logging.getLogger(__name__)
 
@@ -76,24 +76,24 @@ class SmtpProvider:
                 session.close()
         except SmtpFault as fault:
             return self._result(fault, recipients=0)
-        return Result("sent")
+        return Result("sent", untried=None if self._server.user else "its URL has none")
 
     def close(self) -> None:
         """Close the connections that wait."""
         self._pool.close()
 
     def _send(self, message: Message) -> Result:
+        ready = prepare(lambda each: (envelope(each), compose(each), message_id(each)), message)
+        if isinstance(ready, Result):
+            return ready
+        who, data, name = ready
         try:
-            who, data = envelope(message), compose(message)
-        except Unsendable as unsendable:
-            return unsendable.result
-        try:
-            self._hand_over(message, who, data)
+            refused = self._hand_over(message, who, data)
         except SmtpFault as fault:
             return self._result(fault, len(who.recipients))
-        return Result("sent", message_id(message))
+        return Result("sent", name, refused_copies=refused)
 
-    def _hand_over(self, message: Message, who: Envelope, data: bytes) -> None:
+    def _hand_over(self, message: Message, who: Envelope, data: bytes) -> tuple[RefusedCopy, ...]:
         """Use a waiting connection; a new one if that had ended, because then nothing was sent."""
         waiting = self._pool.take()
         if waiting is not None:
@@ -107,7 +107,9 @@ class SmtpProvider:
     def _connect(self) -> Session:
         return connect(self._server, self._context, self._timeout)
 
-    def _transmit(self, session: Session, message: Message, who: Envelope, data: bytes) -> None:
+    def _transmit(
+        self, session: Session, message: Message, who: Envelope, data: bytes
+    ) -> tuple[RefusedCopy, ...]:
         """Send the message, and keep the connection if it is beyond doubt."""
         try:
             refused = session.transmit(who, data, self._timeout)
@@ -118,16 +120,18 @@ class SmtpProvider:
                 session.drop()
             raise
         self._pool.put(session)
-        for reply in refused:
+        copies = tuple(_refused_copy(address, reply) for address, reply in refused.items())
+        for copy in copies:
             log.warning(
                 "a copy was refused and left out",
                 extra={
                     "action": "send",
                     "provider": self.name,
                     "jobId": str(message.email.id),
-                    "code": reply.enhanced or str(reply.status),
+                    "code": copy.code,
                 },
             )
+        return copies
 
     def _result(self, fault: SmtpFault, recipients: int) -> Result:
         reply = fault.reply
@@ -149,6 +153,14 @@ class SmtpProvider:
             pinned=rule.pinned,
             suppress=rule.suppress and about_recipient,
         )
+
+
+def _refused_copy(address: str, reply: Reply) -> RefusedCopy:
+    return RefusedCopy(
+        code=reply.enhanced or str(reply.status),
+        message=reply.text,
+        detail=f"{address}: {reply.status} {reply.text}".strip(),
+    )
 
 
 def _code(fault: SmtpFault) -> str | None:

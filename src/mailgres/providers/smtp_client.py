@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _PIECE = 8192
 _SHORTEST = 0.05
+_CODE = 4
+_LONGEST_TEXT = 65536
+_LARGEST_REPLY = 8 * 1024 * 1024
 
 
 class Deadline(smtplib.SMTP):
@@ -28,6 +31,8 @@ class Deadline(smtplib.SMTP):
         """Read a reply; one that does not end in time is a connection that broke."""
         if self.file is None and self.sock:
             self.file = _Lines(self, self.sock)
+        if isinstance(self.file, _Lines):
+            self.file.begin_reply()
         return super().getreply()
 
     def time_left(self) -> float:
@@ -50,9 +55,24 @@ class _Lines:
         self._client = client
         self._sock = sock
         self._read = bytearray()
+        self._given = 0
+
+    def begin_reply(self) -> None:
+        """Count anew how long the reply is."""
+        self._given = 0
 
     def readline(self, limit: int) -> bytes:
-        """The next line, with its end; less if the connection ended, or the line is too long."""
+        """The next line, with its end; less if the connection ended, or the line is too long.
+
+        Of the later lines of a long reply only the code is given: nobody reads so much.
+        """
+        line = self._readline(limit)
+        self._given += len(line)
+        if self._given > _LARGEST_REPLY:
+            raise smtplib.SMTPServerDisconnected("the reply does not end")
+        return line if self._given <= _LONGEST_TEXT else line[:_CODE] + b"\r\n"
+
+    def _readline(self, limit: int) -> bytes:
         while b"\n" not in self._read and len(self._read) < limit:
             if time.monotonic() > self._client.deadline + _SHORTEST:
                 raise TimeoutError("the reply does not end")

@@ -29,6 +29,8 @@ _REPLIES = range(400, 600)
 _FINAL = range(500, 600)
 _GO_AHEAD = 354
 _CLOSING = 421
+_LONGEST_REPLY = 2000
+_LONGEST_SIZE = 18  # digits
 _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 
 
@@ -78,14 +80,15 @@ class Session:
     def largest(self) -> int:
         """The largest message that the server says it takes; 0 if it does not say."""
         announced = self._smtp.esmtp_features.get("size", "")
-        return int(announced) if announced.isdecimal() else 0
+        is_number = announced.isdecimal() and len(announced) <= _LONGEST_SIZE
+        return int(announced) if is_number else 0
 
     @property
     def takes_utf8(self) -> bool:
         """Whether addresses may have letters beyond ASCII before the @."""
         return self._smtp.has_extn("smtputf8")
 
-    def transmit(self, envelope: Envelope, data: bytes, timeout: float) -> list[Reply]:
+    def transmit(self, envelope: Envelope, data: bytes, timeout: float) -> dict[str, Reply]:
         """Send a message; return what was said of copies that are refused for good.
 
         The first recipient has to be accepted. A copy that is refused for good is left out: its
@@ -98,9 +101,8 @@ class Session:
         self._ask("mail", deadline, lambda: self._smtp.mail(envelope.sender, options))
         own, *copies = envelope.recipients
         self._ask("rcpt", deadline, lambda: self._smtp.rcpt(own))
-        refused = [
-            reply for copy in copies if (reply := self._copy(copy, deadline)).status not in _OK
-        ]
+        replies = {copy: self._copy(copy, deadline) for copy in copies}
+        refused = {copy: reply for copy, reply in replies.items() if reply.status not in _OK}
         self._content(data, deadline)
         self.sent += 1
         self.used_at = time.monotonic()
@@ -169,7 +171,7 @@ class Session:
         expected: int | None = None,
     ) -> Reply:
         status, text = self._do(step, deadline, ask)
-        reply = Reply(status, text.decode("utf-8", "replace"))
+        reply = Reply(status, _words(text))
         if status in _OK or status == expected:
             return reply
         if status in _REPLIES:
@@ -190,9 +192,14 @@ class Session:
 def words_of(error: OSError) -> str:
     """What an error says, in one line."""
     if isinstance(error, smtplib.SMTPResponseException):
-        said = error.smtp_error
-        return said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    return error.strerror or str(error) or type(error).__name__
+        return _words(error.smtp_error)
+    return (error.strerror or str(error) or type(error).__name__)[:_LONGEST_REPLY]
+
+
+def _words(said: bytes | str) -> str:
+    """What a server said, as much of it as is read."""
+    cut = said[:_LONGEST_REPLY]
+    return cut.decode("utf-8", "replace") if isinstance(cut, bytes) else cut
 
 
 def _dotted(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""One batch of emails on its way: render, begin, send."""
+"""One batch of emails on its way: render, start, send."""
 
 from mailgres.sender.render import Renderer
 from mailgres.sender.send import Sender

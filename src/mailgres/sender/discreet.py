@@ -12,8 +12,9 @@ import re
 from dataclasses import replace
 from email.utils import getaddresses
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from mailgres.trace import ADDRESS, ANY_ADDRESS, where
+from mailgres.trace import ADDRESS, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +27,10 @@ CONTENT = "<content>"
 UNTOLD = "the provider's words cannot be told apart from the email's: see the detail"
 SHORTEST = 3
 """Characters of a text that is looked for; shorter ones are in every sentence."""
+MOST_FOUND = 500
+"""Texts of the payload that are looked for in one message."""
+# Anywhere in a word, as what stands before it may have been replaced. The text was cut.
+_ADDRESS = r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+"""
 SHORTEST_NUMBER = 6
 """Digits of a number that is looked for; shorter ones are in every code."""
 _WORDS = """
@@ -42,25 +47,39 @@ def discreet(result: Result, message: Message) -> Result:
     """Return the result with a message that quotes neither recipients nor subject nor payload.
 
     It never raises: the call was made, and the others that were in it have outcomes to be written.
+    Texts are cut first: nothing below has to read more than that.
     """
+    result = result.cut()
+    if result.refused_copies:
+        copies = (
+            replace(one, message=_safe(one.message, one.code, message))
+            for one in result.refused_copies
+        )
+        result = replace(result, refused_copies=tuple(copies))
     if not result.message:
         return result
+    text = _safe(result.message, result.code, message)
+    return result if text == result.message else replace(result, message=text)
+
+
+def _safe(text: str, code: str | None, message: Message) -> str:
     try:
-        text = _without(result.message, result.code, message)
+        return _without(text, code, message)
     except Exception as error:  # noqa: BLE001 - such as a payload too deep for Python to read
         log.warning("not told: %s", where(error), extra={"action": "send"})
-        text = UNTOLD
-    return result if text == result.message else replace(result, message=text)
+        return UNTOLD
 
 
 def _without(text: str, code: str | None, message: Message) -> str:
     """The text without what is the email's own."""
     found = _found(text, _content(message))
+    if len(found) > MOST_FOUND:
+        raise ValueError("the payload has nearly all of the text")
     people = _found(text, _people(message))
     parts = {
         "code": _any_of([code] if code else []),
         "phrase": _any_of(text for text in found if re.search(r"\s|@", text)),
-        "address": ANY_ADDRESS.pattern,
+        "address": _ADDRESS,
         "person": _any_of(people),
         "word": _any_of(found),
     }
@@ -96,9 +115,11 @@ def _tells(text: str) -> bool:
 def _people(message: Message) -> Iterator[str]:
     """Mailboxes and names of all who are written to, and of who is answered to."""
     email = message.email
-    given = [email.recipient_email, message.reply_to, *(email.cc or ()), *(email.bcc or ())]
+    given = [email.recipient_email, message.reply_to, *email.others]
     for name, address in getaddresses([each for each in given if each]):
-        yield from (name, address, address.rpartition("@")[0])
+        local = address.rpartition("@")[0]
+        # also as a URL has them
+        yield from (name, address, local, quote(address, safe=""), quote(local, safe=""))
 
 
 def _content(message: Message) -> Iterator[str]:

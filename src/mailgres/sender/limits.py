@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.outage import level
 from mailgres.trace import reason, where
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class LimitWatch:
         try:
             self._store.learn_limits(provider.name, limits)
         except psycopg.Error as error:
-            log.warning("limits not kept", extra={"action": "limits", "error": reason(error)})
+            told = {"action": "limits", "error": reason(error)}
+            log.log(level(error), "limits not kept", extra=told)
             with self._lock:
                 self._known.pop(provider.name, None)

@@ -6,8 +6,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import psycopg
+from psycopg_pool import PoolTimeout
+
 from mailgres.errors import TemplateFailed
 from mailgres.model import Message, Outcome, Result
+from mailgres.providers.prepare import not_prepared
 from mailgres.templates import Rendered, TemplateCache, load_contents
 
 if TYPE_CHECKING:
@@ -51,6 +55,10 @@ class Renderer:
         except TemplateFailed as error:
             fault = Result("permanent", code="template_failed", message=error.message, called=False)
             return Outcome(email, fault)
+        except (psycopg.Error, PoolTimeout):
+            raise  # the database is at fault, not this email
+        except Exception as error:  # noqa: BLE001 - no email may harm the others of its batch
+            return Outcome(email, not_prepared(email, error))
         template = senders[0].get(email.template_type, (None, None))
         tenant = senders[1].get(email.tenant_id, (None, None))
         choices = ((email.from_email, email.reply_to), template, tenant, self._default)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mailgres import meters
 from mailgres.model import Message, Outcome, Result
 from mailgres.providers import NotMade
-from mailgres.sender.begins import Begins
+from mailgres.sender.attempt_starter import AttemptStarter
 from mailgres.sender.discreet import discreet
 from mailgres.sender.limits import LimitWatch
 from mailgres.trace import where
@@ -36,26 +36,26 @@ class Sender:
         self.renderer = renderer
         self.providers = providers
         self._store = store
-        self._begins = Begins(store)
+        self._starter = AttemptStarter(store)
         self._limits = LimitWatch(store)
 
     def send(self, emails: Sequence[Email]) -> list[Outcome]:
         """Send emails that were claimed for one provider, and return what came of them.
 
-        Those that `begin` refused are settled in the database already and have no outcome.
+        Those that `start_attempts` refused are settled in the database already and have no outcome.
         """
         provider = self.providers[emails[0].provider]
         rendered = self.renderer.render(emails)
         outcomes = [item for item in rendered if isinstance(item, Outcome)]
         messages = [item for item in rendered if isinstance(item, Message)]
         if messages and not provider.capabilities.idempotent:
-            messages, not_tried = self._begin(provider, messages)
+            messages, not_tried = self._start(provider, messages)
             outcomes += not_tried
         if messages:
             outcomes += call(provider, messages)
         return outcomes
 
-    def _begin(
+    def _start(
         self, provider: Provider, messages: Sequence[Message]
     ) -> tuple[list[Message], list[Outcome]]:
         """What may be sent; or, while the provider is away, outcomes of calls that were not made.
@@ -64,11 +64,11 @@ class Sender:
         be unknown. So the provider is asked first in a way that costs no email.
         """
         emails = [message.email for message in messages]
-        allowed = self._begins.begin(emails)
+        allowed = self._starter.start(emails)
         if allowed is None:
             if fault := still_away(provider):
                 return [], [Outcome(email, fault) for email in emails]
-            allowed = self._store.begin(emails)
+            allowed = self._store.start_attempts(emails)
         return [message for message in messages if message.email.claim in allowed], []
 
     def learn(self, provider: str) -> None:
@@ -83,6 +83,7 @@ def still_away(provider: Provider) -> Result | None:
     except Exception as error:  # noqa: BLE001 - whatever somebody's code raises: then the call tells
         log.error("no check: %s", where(error), extra={"action": "send"})  # noqa: TRY400
         return None
+    found = found.cut()
     if found.verdict == "config":
         return replace(found, account=True)
     if found.verdict in {"transient", "ambiguous"}:

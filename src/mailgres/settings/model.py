@@ -205,14 +205,14 @@ class Settings:
         "127.0.0.1",
     )
     serve_port: int = setting(
-        Number(0, 65535), "The port of the HTTP service; 0 is any that is free.", 8025
+        Number(0, 65535), "The port of the HTTP service; 0 is any that is free.", 8725
     )
     serve_secret: str | None = setting(
         _TOKEN, "What callers of the HTTP service's trigger have to bring.", None, secret=True
     )
     metrics_token: str | None = setting(
         _TOKEN,
-        "What readers of the metrics have to bring; without one, only this machine reads them.",
+        "What readers of the metrics have to bring; without one, the metrics are closed.",
         None,
         secret=True,
     )

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from mailgres.templates.content import Content
 
 _STRING = r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_REST = r"[\"'].*+"  # a text that does not end
 TAG = re.compile(
-    r"\{%-?\s*raw\s*-?%\}.*?\{%-?\s*endraw\s*-?%\}"
+    r"\{%-?\s*+raw\s*+-?%\}(?:.*?\{%-?\s*+endraw\s*+-?%\}|.*+)"
     r"|\{#.*?#\}"
-    rf"|\{{\{{(?:{_STRING}|.)*?\}}\}}"
-    rf"|\{{%(?:{_STRING}|.)*?%\}}",
+    rf"|\{{\{{(?>{_STRING}|{_REST}|(?!\}}\}}).)*+\}}\}}"
+    rf"|\{{%(?>{_STRING}|{_REST}|(?!%\}}).)*+%\}}"
+    r"|\{[{%#].*+",
     re.DOTALL,
 )
-"""A piece of a template that is not text: an expression, a statement, a comment, a raw block."""
+"""A piece of a template that is not text: an expression, a statement, a comment, a raw block.
+
+What is not closed goes to the end of the source, which is then read no further.
+"""
 
 _RAW = re.compile(r"\{%-?\s*raw\b")
 _FILTER = re.compile(r"(?<!\|)\|\s*([A-Za-z_]\w*)")

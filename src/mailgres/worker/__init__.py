@@ -1,4 +1,4 @@
-"""The worker: claim, render, begin, send, finish."""
+"""The worker: claim, render, start, send, finish."""
 
 from mailgres.worker.build import Pipeline, open_pipeline, open_worker
 from mailgres.worker.worker import Summary, Worker

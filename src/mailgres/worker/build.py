@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from mailgres import __version__
-from mailgres.database import first_line
-from mailgres.errors import MailgresError
 from mailgres.janitor import JANITORS, Alerts, WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
 from mailgres.providers.accounts import open_provider
 from mailgres.sender import Renderer, Sender
-from mailgres.sqlstates import from_database
 from mailgres.store import Store
+from mailgres.trace import reason
+from mailgres.worker.introduce import introduce
 from mailgres.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -32,37 +31,66 @@ NOWHERE = "mailgres <mailgres@localhost>"
 """The sender of emails that leave for nowhere, if no other is set."""
 SWEEP = 2.0
 """Seconds that janitors get to end by themselves."""
+SIGN_OFF_SECONDS = 1.0
+"""How long a worker that stops waits for a connection to say so."""
+KEPT = {"capture", "null"}
+"""Kinds of providers by which nothing leaves."""
 
 
 @contextmanager
 def open_worker(
-    settings: Settings, *, janitors: bool = True, stopping: threading.Event | None = None
+    settings: Settings,
+    *,
+    janitors: bool = True,
+    guest: bool = False,
+    stopping: threading.Event | None = None,
 ) -> Iterator[Worker]:
     """Give a worker that is ready to run; with the janitors beside it, if it runs for long.
 
-    Whoever sets `stopping`, stops it; also before it is ready.
+    Whoever sets `stopping`, stops it; also before it is ready. A `guest` sets nothing that would
+    outlive it.
     """
-    with open_pipeline(settings) as pipeline:
+    with open_pipeline(settings, on_demand=not janitors, guest=guest) as pipeline:
         worker = pipeline.worker(stopping=stopping)
         with sweeping(pipeline) if janitors else nullcontext():
             yield worker
 
 
 class Pipeline:
-    """What workers are made of: a store and those who send. Several may work with it at once."""
+    """What workers are made of: a store and those who send. Several may work with it at once.
 
-    def __init__(self, settings: Settings, store: Store, providers: dict[str, Provider]) -> None:
+    `on_demand`: they work when they are called. Each is seen when it begins, without heartbeats.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        providers: dict[str, Provider],
+        *,
+        on_demand: bool = False,
+    ) -> None:
         self.settings = settings
         self.store = store
-        leaves = any(provider.kind not in ("capture", "null") for provider in providers.values())
-        sender = settings.from_email or (None if leaves else NOWHERE)
+        self.providers = tuple(providers)
+        self.sends = any(provider.kind not in KEPT for provider in providers.values())
+        self._on_demand = on_demand
+        sender = settings.from_email or (None if self.sends else NOWHERE)
         self._sender = Sender(store, Renderer(store, sender, settings.reply_to), providers)
+
+    @property
+    def details(self) -> dict[str, object]:
+        """What others may know of its settings: the domain that emails come from."""
+        domain = (self.settings.from_email or "").rpartition("@")[2].strip("> ").lower()
+        return {"from_domain": domain} if domain and self.sends else {}
 
     def worker(
         self, *, batch_size: int | None = None, stopping: threading.Event | None = None
     ) -> Worker:
         """A worker for one run, of claims that take so many."""
         settings = self.settings
+        if self._on_demand:
+            self.store.heartbeat(__version__, self.details, self.providers, on_demand=True)
         return Worker(
             self.store,
             self._sender,
@@ -76,7 +104,9 @@ class Pipeline:
 
 
 @contextmanager
-def open_pipeline(settings: Settings) -> Iterator[Pipeline]:
+def open_pipeline(
+    settings: Settings, *, on_demand: bool = False, guest: bool = False
+) -> Iterator[Pipeline]:
     """Give what workers are made of, known to the database."""
     store = Store(
         settings.database_url or "",
@@ -87,9 +117,10 @@ def open_pipeline(settings: Settings) -> Iterator[Pipeline]:
     try:
         providers = open_providers(settings, store)
         try:
-            _introduce(settings, store, providers)
-            yield Pipeline(settings, store, providers)
+            introduce(settings, store, providers, guest=guest)
+            yield Pipeline(settings, store, providers, on_demand=on_demand)
         finally:
+            _sign_off(store)
             for provider in providers.values():
                 provider.close()
     finally:
@@ -105,9 +136,16 @@ def sweeping(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
     """
     settings, store = pipeline.settings, pipeline.store
     alerts = Alerts(settings.alert_email, settings.alert_webhook, settings.alert_webhook_format)
-    known_as = WorkerInfo(settings.worker_name, __version__, alerts=alerts)
+    known_as = WorkerInfo(
+        settings.worker_name,
+        __version__,
+        details=lambda: pipeline.details,
+        providers=pipeline.providers,
+        alerts=alerts,
+    )
     janitors = [each for each in JANITORS.values() if working or each.locked]
-    scheduler = Scheduler(store.pool, known_as, janitors)
+    scheduler = Scheduler(store.borrow, known_as, janitors)
+    _tell_start(pipeline)
     scheduler.start()
     try:
         yield
@@ -116,6 +154,29 @@ def sweeping(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
             # They wait for a database that is away. Those at work end with their chunk.
             store.close()
             scheduler.stop()
+
+
+def _tell_start(pipeline: Pipeline) -> None:
+    """Say what this worker is connected to, and what it sends through."""
+    through = ", ".join(pipeline.providers)
+    place = pipeline.store.connected_to
+    told = {
+        "action": "start",
+        "event": "WorkerStarted",
+        **place,
+        "providers": list(pipeline.providers),
+        "sends": pipeline.sends,
+        "version": __version__,
+    }
+    does = f"sends through {through}" if pipeline.sends else f"sends nothing ({through})"
+    log.info("connected to %s, %s", place["database"], does, extra=told)
+
+
+def _sign_off(store: Store) -> None:
+    try:
+        store.sign_off(SIGN_OFF_SECONDS)
+    except psycopg.Error as error:  # it is missed by its heartbeat instead
+        log.debug("not signed off", extra={"action": "stop", "error": reason(error)})
 
 
 def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
@@ -130,61 +191,6 @@ def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
         )
         for account in settings.accounts()
     }
-
-
-def _introduce(settings: Settings, store: Store, providers: dict[str, Provider]) -> None:
-    """Tell the database what this worker was told. What it was not told stays as it is."""
-    try:
-        store.senders()  # is there a queue at all?
-        if settings.origin("providers").layer != "default":
-            store.use_providers(_described(settings, providers))
-        defaults = settings.queue_defaults()
-        if defaults.chosen:
-            store.set_defaults(defaults.retry_policy, defaults.expires_after)
-        _check_routes(store, providers)
-    except psycopg.Error as error:
-        refused = f"The database refuses this worker: {first_line(error)}"
-        raise (from_database(error) or MailgresError(refused)) from error
-    for remark in settings.remarks():
-        log.warning(remark, extra={"action": "start"})
-    if store.pooled and not store.listens and settings.listen == "auto":
-        log.warning(
-            "behind a transaction pooler: new emails are found by polling",
-            extra={"action": "start"},
-        )
-
-
-def _described(settings: Settings, providers: dict[str, Provider]) -> list[dict[str, Any]]:
-    """What the database has to know of the providers.
-
-    An account with a name of its own has a route of its own, for the tenants it belongs to; unless
-    there are no others.
-    """
-    named = {name for name, provider in providers.items() if name != provider.kind}
-    rate = settings.rate_limit
-    return [
-        {
-            "name": name,
-            "kind": provider.kind,
-            "idempotent": provider.capabilities.idempotent,
-            "batch_size": provider.capabilities.batch_size,
-            "fixed_batches": provider.capabilities.fixed_batches,
-            "emails_per_second": rate.per_second if rate else None,
-            "own_route": name in named and len(named) < len(providers),
-        }
-        for name, provider in providers.items()
-    ]
-
-
-def _check_routes(store: Store, providers: dict[str, Provider]) -> None:
-    """Refuse to leave emails waiting for a provider that this worker does not have."""
-    for route, provider in store.routed():
-        if provider not in providers:
-            raise MailgresError(
-                f"the route {route} leads to the provider {provider}, which is not configured here",
-                f"Add {provider} to MAILGRES_PROVIDERS, or change the route:"
-                f" mailgres routes set {route} {' '.join(providers)}",
-            )
 
 
 def _claim_size(settings: Settings, providers: dict[str, Provider]) -> int:

@@ -18,6 +18,7 @@ import psycopg
 
 from mailgres import meters
 from mailgres.errors import DatabaseUnreachable
+from mailgres.outage import level
 from mailgres.queries import load
 from mailgres.trace import reason
 from mailgres.worker.finisher import UNREACHABLE
@@ -155,7 +156,9 @@ class Claimer:
 
     def _lose_connection(self, error: Exception) -> None:
         self._trouble = min(self._trouble + 1, PATIENCE)
-        log.warning("the database is away", extra={"action": "claim", "error": reason(error)})
+        self.store.outage.failed(error)
+        told = {"action": "claim", "error": reason(error)}
+        log.log(level(error), "the claim failed", extra=told)
         if self._connection is not None:
             self._connection.close()
             self._connection = None

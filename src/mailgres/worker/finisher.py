@@ -19,6 +19,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from mailgres.janitor.deaths import tell_dead
 from mailgres.model import Outcome, Result
+from mailgres.outage import level
 from mailgres.trace import reason
 from mailgres.worker.tries import tell_retried
 
@@ -145,10 +146,8 @@ class Finisher(threading.Thread):
                 self._write_around(calls, error)
                 return
             except UNREACHABLE as error:
-                log.warning(
-                    "outcomes wait for the database",
-                    extra={"action": "finish", "outcomes": len(batch), "error": reason(error)},
-                )
+                told = {"action": "finish", "outcomes": len(batch), "error": reason(error)}
+                log.log(level(error), "outcomes wait for the database", extra=told)
                 time.sleep(wait)
                 wait = min(wait * 2, 2.0)
             except psycopg.Error as error:
@@ -194,6 +193,7 @@ class Finisher(threading.Thread):
 
     def _settle(self, batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
         self.counts["sent"] += len(batch) - len(not_sent)
+        _tell_batch(batch, not_sent)
         tried = {outcome.email.id: outcome for outcome in batch} if not_sent else {}
         for one in not_sent:
             self.counts[_kind(one)] += 1
@@ -222,6 +222,21 @@ def _parts(call: Call) -> list[Call]:
     if any(one.email.batch_id and one.result.verdict == "ambiguous" for one in call):
         return [call]
     return [[outcome] for outcome in call]
+
+
+def _tell_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
+    """Say in one line how the emails of a batch ended."""
+    counts = Counter({"sent": len(batch) - len(not_sent)})
+    counts.update(map(_kind, not_sent))
+    told = {
+        "action": "finish",
+        "event": "BatchFinished",
+        "emails": len(batch),
+        **{kind: counts[kind] for kind in ("sent", "retried", "dead", "lost")},
+        "providers": sorted({outcome.email.provider for outcome in batch}),
+    }
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    log.info("batch finished: %s", shown, extra=told)
 
 
 def _kind(settled: Settled) -> str:

@@ -102,7 +102,7 @@ def run_none(settings: Settings, beside: Beside) -> None:
     stopping = threading.Event()
     on_signals(stopping.set)
     with (
-        open_pipeline(settings) as pipeline,
+        open_pipeline(settings, on_demand=True) as pipeline,
         sweeping(pipeline, working=False),
         beside(pipeline, stopping),
     ):
@@ -120,7 +120,7 @@ def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
 
     on_signals(stopping.set, leave_together)
     # Opened here, so that what is wrong with the settings is said once, and not by each of them.
-    with open_pipeline(settings) as pipeline, beside(pipeline, stopping):
+    with open_pipeline(settings, on_demand=True) as pipeline, beside(pipeline, stopping):
         try:
             while not stopping.is_set():
                 fleet.fill()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from mailgres.outage import level
 from mailgres.trace import reason
 from mailgres.worker.events import EventLog
 
@@ -57,7 +58,8 @@ class Keeper(threading.Thread):
         try:
             still_ours = self.store.extend(emails, self.lease)
         except psycopg.Error as error:
-            log.warning("leases not extended", extra={"action": "extend", "error": reason(error)})
+            told = {"action": "extend", "error": reason(error)}
+            log.log(level(error), "leases not extended", extra=told)
             return
         self.held.extended(email for email in emails if email.claim in still_ours)
         if lost := [email for email in emails if email.claim not in still_ours]:

@@ -32,7 +32,7 @@ def tell_retried(settled: Settled, outcome: Outcome) -> None:
             "maxAttempts": email.max_retries + 1,
             "errorCode": result.code,
             "errorReason": error_reason(result),
-            "nextRetryDelay": delay,
+            "nextRetryDelay": round(delay * 1000),
             "isRetryable": True,
             "action": "finish",
             "event": "JobRetried",

@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from mailgres.janitor import WorkerInfo
 from mailgres.janitor.deaths import DEATHS
 from mailgres.janitor.runner import attempt
 from mailgres.model import Outcome, Result
+from mailgres.outage import level
 from mailgres.providers import NotMade
 from mailgres.trace import reason, where
 from mailgres.worker.claimer import Claimer
@@ -37,7 +38,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did."""
+    """What a run did with the emails that it claimed; `claimed` is the sum of the others.
+
+    `lost`: their lease was lost, or is left to expire: somebody else settles them.
+    `given_back`: as they were, for the next claim.
+    `refused`: suppressed, expired, cancelled or paused since the claim, so no call was made.
+    """
 
     claimed: int
     sent: int
@@ -45,6 +51,7 @@ class Summary:
     dead: int
     lost: int
     given_back: int
+    refused: int
     seconds: float
 
     def as_dict(self) -> dict[str, float]:
@@ -85,7 +92,8 @@ class Worker:
             for n in range(concurrency)
         ]
         self._claimed = 0
-        self._given_back = 0
+        self._counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self._kept = 0
         self._gives_up_at = math.inf
         self._waited = 0.0
@@ -104,7 +112,7 @@ class Worker:
         deadline = time.monotonic() + max_seconds if max_seconds else None
         done = self._work(until_empty=True, deadline=deadline, once=once)
         # A claim also ends what expired or crashed, and there may be no janitor to tell of it.
-        attempt(DEATHS, self.store.pool.connection, WorkerInfo(self.store.worker))
+        attempt(DEATHS, self.store.borrow, WorkerInfo(self.store.worker))
         return done
 
     def _work(self, *, until_empty: bool, deadline: float | None, once: bool = False) -> Summary:
@@ -124,16 +132,30 @@ class Worker:
         finally:
             self._shut_down()
         self._tell_what_is_left()
-        counts = self.finisher.counts
+        return self._summary(round(time.monotonic() - start, 3))
+
+    def _summary(self, seconds: float) -> Summary:
+        """What became of everything that was claimed."""
+        with self._counting:
+            counts = self.finisher.counts + self._counts
+        # Nobody has told of the others: a call does not end, or their lease is somebody else's.
+        known = counts["sent"] + counts["retried"] + counts["dead"]
+        known += counts["given_back"] + counts["refused"]
         return Summary(
             claimed=self._claimed,
             sent=counts["sent"],
             retried=counts["retried"],
             dead=counts["dead"],
-            lost=counts["lost"],
-            given_back=self._given_back,
-            seconds=round(time.monotonic() - start, 3),
+            lost=self._claimed - known,
+            given_back=counts["given_back"],
+            refused=counts["refused"],
+            seconds=seconds,
         )
+
+    def _count(self, what: str, emails: int) -> None:
+        """Count emails that no outcome tells of; several senders do that."""
+        with self._counting:
+            self._counts[what] += emails
 
     def _is_over(self, deadline: float | None) -> bool:
         return self.stopping.is_set() or (deadline is not None and time.monotonic() >= deadline)
@@ -210,8 +232,8 @@ class Worker:
         try:
             outcomes = self.sender.send(emails)
         except (*UNREACHABLE, NotMade) as error:
-            # Whether begin got through or not, the call was not made, or does not count.
-            log.warning("not sent: the database is away", extra=_about("send", emails, error))
+            # Whether start_attempts got through or not, the call was not made, or does not count.
+            log.log(level(error), "not sent", extra=_about("send", emails, error))
             self._give_back(emails)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
             # Faults of the call itself are outcomes: here it was not made.
@@ -225,12 +247,15 @@ class Worker:
         else:
             told = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
-            self.held.remove(email for email in emails if email.id not in told)
+            refused = [email for email in emails if email.id not in told]
+            self._count("refused", len(refused))
+            self.held.remove(refused)
             self.sender.learn(emails[0].provider)
 
     def _shut_down(self) -> None:
         """Finish what is in flight for as long as the grace allows, give back the rest."""
-        log.info("stopping", extra={"action": "stop", "emails": len(self.held)})
+        if self.stopping.is_set():  # a run that has done its work just ends
+            log.info("stopping", extra={"action": "stop", "emails": len(self.held)})
         self._gives_up_at = time.monotonic() + self.grace
         not_started = self._not_started()
         for _ in self._senders:
@@ -270,10 +295,10 @@ class Worker:
         while emails:
             try:
                 patience = min(self._time_left(), self.store.pool.timeout)
-                self._given_back += len(self.store.give_back(emails, patience))
+                self._count("given_back", len(self.store.give_back(emails, patience)))
                 break
             except UNREACHABLE as error:
-                log.warning("not given back", extra=_about("give_back", emails, error))
+                log.log(level(error), "not given back", extra=_about("give_back", emails, error))
                 if self._time_left() == 0:
                     self._kept += len(emails)
                     break  # the end of their lease brings them back

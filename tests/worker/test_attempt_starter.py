@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mailgres.model import Claim, Email
-from mailgres.sender.begins import Begins
+from mailgres.sender.attempt_starter import AttemptStarter
 from mailgres.store import Store
 from worker.bench import DEADLINE, until
 from worker.test_parts import an_email
@@ -23,13 +23,13 @@ def test_a_lease_that_was_lost_begins_nothing() -> None:
     before = an_email(id=now.id)
 
     class Leases:
-        def begin(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+        def start_attempts(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
             assert not checked
             return {email.claim for email in emails if email == now}
 
-    begins = Begins(cast("Store", Leases()))
-    assert begins.begin([before, now]) == {now.claim}
-    assert begins.begin([before]) == set()
+    starter = AttemptStarter(cast("Store", Leases()))
+    assert starter.start([before, now]) == {now.claim}
+    assert starter.start([before]) == set()
 
 
 def test_threads_share_a_statement() -> None:
@@ -37,19 +37,19 @@ def test_threads_share_a_statement() -> None:
     gate, asked = threading.Event(), []
 
     class Slow:
-        def begin(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+        def start_attempts(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
             assert not checked
             asked.append(list(emails))
             assert gate.wait(DEADLINE)
             return {email.claim for email in asked[-1]}
 
-    begins = Begins(cast("Store", Slow()))
+    starter = AttemptStarter(cast("Store", Slow()))
     emails = [an_email() for _ in range(5)]
     with ThreadPoolExecutor(5) as threads:
-        first = threads.submit(begins.begin, emails[:1])
+        first = threads.submit(starter.start, emails[:1])
         until(lambda: len(asked) == 1, "the first is on its way")
-        rest = [threads.submit(begins.begin, [email]) for email in emails[1:]]
-        until(lambda: len(begins._waiting) == 4, "the others wait")
+        rest = [threads.submit(starter.start, [email]) for email in emails[1:]]
+        until(lambda: len(starter._waiting) == 4, "the others wait")
         gate.set()
         assert first.result() == {emails[0].claim}
         assert [one.result() for one in rest] == [{email.claim} for email in emails[1:]]
@@ -58,8 +58,8 @@ def test_threads_share_a_statement() -> None:
 
 def test_what_the_database_raises_everybody_gets() -> None:
     class Away:
-        def begin(self, _emails: Iterable[Email], *, checked: bool) -> set[Claim]:  # noqa: ARG002
+        def start_attempts(self, _emails: Iterable[Email], *, checked: bool) -> set[Claim]:  # noqa: ARG002
             raise psycopg.OperationalError("away")
 
     with pytest.raises(psycopg.OperationalError):
-        Begins(cast("Store", Away())).begin([an_email()])
+        AttemptStarter(cast("Store", Away())).start([an_email()])

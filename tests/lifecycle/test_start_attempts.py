@@ -23,7 +23,7 @@ def test_marks_what_begins(queue: Queue, clock: Clock) -> None:
     claimed = queue.claim_one()
     assert claimed.begun_at is None
     clock.forward(timedelta(seconds=5))
-    assert queue.begin([claimed]) == {claimed.id}
+    assert queue.start_attempts([claimed]) == {claimed.id}
     assert queue.email(claimed.id).begun_at == clock.now
 
 
@@ -49,7 +49,7 @@ def test_a_pause_gives_back(queue: Queue, pause: str) -> None:
     queue_id = queue.enqueue()
     claimed = queue.claim_one()
     queue.run(pause)
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     email = queue.email(queue_id)
     assert (email.status, email.ready, email.retries, email.lease_losses) == ("pending", True, 0, 0)
     assert not is_leased(email)
@@ -60,7 +60,7 @@ def test_a_pause_that_is_over_does_not(queue: Queue) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     queue.run("UPDATE mailgres.providers SET paused_until = mailgres.now()")
-    assert queue.begin([claimed]) == {claimed.id}
+    assert queue.start_attempts([claimed]) == {claimed.id}
 
 
 @pytest.mark.parametrize("tenant", ["*", "default"])
@@ -68,7 +68,7 @@ def test_a_suppressed_address_is_cancelled(queue: Queue, tenant: str) -> None:
     queue_id = queue.enqueue(recipient_email="Ana@Example.com")
     claimed = queue.claim_one()
     queue.suppress("ana@example.com", tenant)
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     email = queue.email(queue_id)
     assert (email.status, email.error_message) == ("cancelled", "the address is suppressed")
     assert not is_leased(email)
@@ -78,14 +78,14 @@ def test_the_suppression_of_another_tenant_does_not_matter(queue: Queue) -> None
     queue.enqueue()
     claimed = queue.claim_one()
     queue.suppress(tenant="another")
-    assert queue.begin([claimed]) == {claimed.id}
+    assert queue.start_attempts([claimed]) == {claimed.id}
 
 
 def test_too_late_is_dead(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + timedelta(seconds=10))
     claimed = queue.claim_one()
     clock.forward(timedelta(seconds=10))
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     email = queue.email(queue_id)
     assert (email.status, email.dead_reason) == ("failed", "expired")
     assert str(email.expires_at.year) in email.error_message
@@ -96,7 +96,7 @@ def test_a_cancelled_email_does_not_begin(queue: Queue) -> None:
     queue_id = queue.enqueue()
     claimed = queue.claim_one()
     assert queue.value("SELECT cancel_email(%s)", queue_id)
-    assert queue.begin([claimed]) == set()
+    assert queue.start_attempts([claimed]) == set()
     assert queue.email(queue_id).status == "cancelled"
 
 
@@ -106,7 +106,7 @@ def test_a_lost_lease_does_not_begin(queue: Queue, clock: Clock) -> None:
     clock.forward(2 * MINUTE)
     queue.reap()
     held = queue.claim_one("second")
-    assert queue.begin([lost]) == set()
+    assert queue.start_attempts([lost]) == set()
     assert queue.email(held.id) == held
 
 
@@ -116,7 +116,7 @@ def test_one_of_many(queue: Queue) -> None:
         queue.enqueue(recipient_email=f"user{number}@example.com")
     claimed = queue.claim()
     queue.suppress("user2@example.com")
-    begun = queue.begin(claimed)
+    begun = queue.start_attempts(claimed)
     kept = {email.id for email in claimed if email.recipient_email != "user2@example.com"}
     assert begun == kept
     done = queue.finish(*(report(email, "sent") for email in claimed))
@@ -127,7 +127,7 @@ def test_give_back(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
     claimed = queue.claim_one()
-    queue.begin([claimed])
+    queue.start_attempts([claimed])
     clock.forward(timedelta(seconds=10))
     give_back = "SELECT mailgres.give_back(%s, %s)"
     assert queue.value(give_back, claimed.lease_token, [queue_id]) == queue_id
@@ -190,7 +190,7 @@ def test_extend_waits_for_nobody(committed: Queue, connect: Connect) -> None:
     assert longer == set(ids) - {finishing.id}
 
 
-BEGIN = "SELECT mailgres.begin(%s, %s, true, %s)"
+BEGIN = "SELECT mailgres.start_attempts(%s, %s, true, %s)"
 EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
 
 

@@ -11,10 +11,10 @@
 -- p_lease: for how long the call may take. Without it, as long as the lease so far, which
 -- has grown with every time it was lengthened: so no more than an hour.
 
-CREATE FUNCTION mailgres.begin(
+CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
     RETURNS SETOF uuid
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     v_begun uuid[];
@@ -30,7 +30,7 @@ BEGIN
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
-              WHERE s.recipient_email = lower(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+              WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
           AND NOT EXISTS (
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
@@ -41,6 +41,7 @@ BEGIN
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
+    PERFORM mailgres.commit_durably();
 
     v_rest := ARRAY(
         SELECT q.id FROM public.email_queue q
@@ -58,5 +59,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.begin(uuid, uuid[], boolean, interval) IS
+COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
     'Marks the calls for these emails as begun and returns those that may be made.';

@@ -1,9 +1,9 @@
-"""Begins calls together: threads that are ready at the same moment share one statement.
+"""Starts attempts together: threads that are ready at the same moment share one statement.
 
-While one `begin` is on its way, the others gather, and the next takes all of them. Nobody waits for
-company: a thread that is alone goes at once. A thread that waits is woken once, by what it waits
-for: were all of them to queue for a lock, each would have to be woken before the next statement
-could start.
+While one `start_attempts` is on its way, the others gather, and the next takes all of them. Nobody
+waits for company: a thread that is alone goes at once. A thread that waits is woken once, by what
+it waits for: were all of them to queue for a lock, each would have to be woken before the next
+statement could start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class Started:
     """What a statement has begun, of all that were in it; and leases that it has not."""
 
     begun: set[Claim]
@@ -35,18 +35,18 @@ class Begun:
 
 
 class Request:
-    """A thread that wants to begin calls, and what it is told."""
+    """A thread that wants to start attempts, and what it is told."""
 
     __slots__ = ("emails", "told")
 
     def __init__(self, emails: Sequence[Email]) -> None:
         self.emails = emails
         # What was begun, or why nothing was; None: it is this thread's turn to ask for all.
-        self.told: SimpleQueue[Begun | BaseException | None] = SimpleQueue()
+        self.told: SimpleQueue[Started | BaseException | None] = SimpleQueue()
 
 
-class Begins:
-    """Marks calls as begun, for many threads."""
+class AttemptStarter:
+    """Marks attempts as started, for many threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Begins:
         self._waiting: list[Request] = []
         self._under_way = False
 
-    def begin(self, emails: Sequence[Email]) -> set[Claim] | None:
+    def start(self, emails: Sequence[Email]) -> set[Claim] | None:
         """The emails that may be sent; None: they try whether the provider is back, so check first.
 
         What the database raises, everybody gets who shared it.
@@ -63,21 +63,21 @@ class Begins:
         with self._lock:
             self._waiting.append(mine)
             must_wait, self._under_way = self._under_way, True
-        answer = (mine.told.get() if must_wait else None) or self._begin_all()
+        answer = (mine.told.get() if must_wait else None) or self._start_all()
         if isinstance(answer, BaseException):
             raise answer
         if emails[0].lease_token in answer.unchecked:
             return None
         return answer.begun & {email.claim for email in emails}
 
-    def _begin_all(self) -> Begun | BaseException:
+    def _start_all(self) -> Started | BaseException:
         """Ask for all that wait; this thread is one of them."""
         with self._lock:
             together, self._waiting = self._waiting, []
-        answer: Begun | BaseException
+        answer: Started | BaseException
         try:
             emails = [email for one in together for email in one.emails]
-            answer = Begun(self._store.begin(emails, checked=False))
+            answer = Started(self._store.start_attempts(emails, checked=False))
         except BaseException as error:  # noqa: BLE001 - each of them raises it
             answer = error
         self._pass_on()

@@ -1,0 +1,77 @@
+"""Says once that the database is away and once that it is back, however many threads notice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from mailgres.errors import DatabaseUnreachable
+from mailgres.trace import reason
+
+log = logging.getLogger(__name__)
+
+_CONNECTION_EXCEPTION = "08"
+_SHUTTING_DOWN = {"57P01", "57P02", "57P03"}
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error means that the database cannot be asked, and not that it refused."""
+    if isinstance(error, PoolTimeout | DatabaseUnreachable | psycopg.errors.ReadOnlySqlTransaction):
+        return True
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolClosed):
+        return False
+    state = error.sqlstate
+    return state is None or state.startswith(_CONNECTION_EXCEPTION) or state in _SHUTTING_DOWN
+
+
+def level(error: BaseException) -> int:
+    """How loud to log what failed: an outage is said elsewhere, and once."""
+    return logging.DEBUG if is_away(error) else logging.WARNING
+
+
+class Outage:
+    """What one process knows of the database being away."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._away = threading.Event()
+        self._since = 0.0
+        self._failures = 0
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error; the first one of an outage is logged."""
+        if not is_away(error):
+            return
+        with self._lock:
+            if self._away.is_set():
+                self._failures += 1
+                return
+            self._since, self._failures = time.monotonic(), 1
+            self._away.set()
+        said = reason(error)
+        told = {"action": "database", "event": "DatabaseLost", "error": said}
+        log.warning("the database is away: %s", said, extra=told)
+
+    def answered(self, asked_at: float) -> None:
+        """Note an answer to what was asked at that time, of the monotonic clock.
+
+        What was asked before the database went says nothing.
+        """
+        if not self._away.is_set():  # without the lock: this is asked after every call
+            return
+        with self._lock:
+            if not self._away.is_set() or asked_at < self._since:
+                return
+            self._away.clear()
+            seconds, failures = time.monotonic() - self._since, self._failures
+        told = {
+            "action": "database",
+            "event": "DatabaseBack",
+            "seconds": round(seconds, 1),
+            "failures": failures,
+        }
+        log.warning("the database is back after %.1f s", seconds, extra=told)

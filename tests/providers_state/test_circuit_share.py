@@ -1,0 +1,243 @@
+"""Failed calls open the circuit by their share of all calls, or when no other call is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from providers_state.stage import ACCOUNT, HOUR, MINUTE, SECOND, Stage
+from support.postgres import Connect
+from support.queue import Clock, report
+
+FAULT = ("transient", ACCOUNT)
+AMBIGUOUS = ("ambiguous", ACCOUNT)
+SENT: tuple[str, dict[str, Any]] = ("sent", {})
+REFUSED: tuple[str, dict[str, Any]] = ("permanent", {"code": "no_mailbox"})
+OWN: tuple[str, dict[str, Any]] = ("transient", {"code": "greylisted"})
+"""A fault of the email, which says nothing about the provider."""
+
+Told = tuple[str, dict[str, Any]]
+Calls = list[tuple[Told, int]]
+
+
+def calls_of(claimed: Sequence[Any]) -> list[list[Any]]:
+    """What was claimed, call by call."""
+    key = lambda email: str(email.batch_id or email.id)  # noqa: E731
+    return [list(group) for _, group in groupby(sorted(claimed, key=key), key)]
+
+
+def tell_calls(stage: Stage, outcomes: Sequence[Told], emails: int | None = None) -> Calls:
+    """Make calls and report them all at once; returns each call's outcome and its emails."""
+    stage.put(emails or len(outcomes))
+    calls = calls_of(stage.claim(limit=emails or len(outcomes)))
+    told = [(outcomes[n % len(outcomes)], call) for n, call in enumerate(calls)]
+    stage.finish(
+        *(
+            report(email, outcome, batch_size=len(call) if len(call) > 1 else None, **more)
+            for (outcome, more), call in told
+            for email in call
+        )
+    )
+    stage.run("DELETE FROM email_queue")
+    return [(outcome, len(call)) for outcome, call in told]
+
+
+def test_six_faults_in_762_calls_leave_a_busy_circuit_closed(stage: Stage, clock: Clock) -> None:
+    for _ in range(6):
+        tell_calls(stage, [FAULT, *[SENT] * 126])
+        clock.forward(9 * SECOND)
+    assert (stage.circuit(), stage.provider().failures) == ("closed", 0)
+
+
+def test_faults_that_are_a_tenth_of_the_calls_of_a_minute_open_the_circuit(
+    stage: Stage, clock: Clock
+) -> None:
+    for number in range(5):
+        tell_calls(stage, [FAULT, *[SENT] * 9])
+        assert stage.circuit() == ("closed" if number < 4 else "open")
+        clock.forward(SECOND)
+
+
+def test_faults_that_are_less_than_a_tenth_of_the_calls_leave_the_circuit_closed(
+    stage: Stage, clock: Clock
+) -> None:
+    for _ in range(20):
+        tell_calls(stage, [FAULT, *[SENT] * 10])
+        clock.forward(SECOND)
+    assert stage.circuit() == "closed"
+
+
+def test_an_answer_in_the_report_of_five_failed_calls_breaks_their_row(
+    stage: Stage, clock: Clock
+) -> None:
+    tell_calls(stage, [SENT] * 95)
+    tell_calls(stage, [*[FAULT] * 5, SENT])
+    assert (stage.circuit(), stage.provider().failures) == ("closed", 0)
+    clock.forward(HOUR)
+    tell_calls(stage, [FAULT] * 4)
+    assert stage.circuit() == "closed"
+    tell_calls(stage, [FAULT])
+    assert stage.circuit() == "open"
+
+
+def test_five_failed_calls_of_a_report_without_an_answer_open_a_busy_circuit(
+    stage: Stage, clock: Clock
+) -> None:
+    tell_calls(stage, [SENT] * 200)
+    clock.forward(SECOND)
+    tell_calls(stage, [FAULT] * 5)
+    assert stage.circuit() == "open"
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_share_is_the_same_whether_the_counts_are_folded_or_not(stage: Stage) -> None:
+    tell_calls(stage, [SENT] * 44)
+    while stage.value("SELECT mailgres.fold()"):
+        pass
+    for _ in range(4):
+        tell_calls(stage, [FAULT, SENT])
+        stage.run("SELECT mailgres.fold()")
+    assert stage.circuit() == "closed"
+    tell_calls(stage, [FAULT, SENT])
+    assert stage.circuit() == "closed"  # 5 of 54
+    tell_calls(stage, [FAULT, SENT])
+    assert stage.circuit() == "open"  # 6 of 56
+
+
+def test_calls_before_the_window_do_not_count_as_calls_of_that_time(
+    stage: Stage, clock: Clock
+) -> None:
+    tell_calls(stage, [SENT] * 500)
+    clock.forward(2 * MINUTE)
+    for _ in range(5):
+        tell_calls(stage, [FAULT, SENT])
+    assert stage.circuit() == "open"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_provider_has_a_share_of_its_own(stage: Stage) -> None:
+    stage.alter("first", failure_share="0.5")
+    for _ in range(10):
+        tell_calls(stage, [FAULT, SENT, SENT])
+    assert stage.circuit() == "closed"
+    stage.alter("first", failure_share="0")
+    tell_calls(stage, [FAULT, *[SENT] * 100])
+    assert stage.circuit() == "open"
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_calls_of_another_provider_make_no_share_smaller(stage: Stage) -> None:
+    stage.add("second")
+    stage.lead("second")
+    tell_calls(stage, [SENT] * 200)
+    stage.lead("first")
+    for _ in range(5):
+        tell_calls(stage, [FAULT, SENT])
+    assert (stage.circuit(), stage.circuit("second")) == ("open", "closed")
+
+
+def test_workers_that_report_at_the_same_time_are_counted_together(
+    committed: Stage, connect: Connect
+) -> None:
+    committed.put(100)
+    workers = [Stage(connect()) for _ in range(5)]
+    claims = [worker.claim(f"worker-{n}", limit=20) for n, worker in enumerate(workers)]
+    for worker, claimed in zip(workers, claims, strict=True):
+        outcomes = [FAULT, FAULT, *[SENT] * 18]
+        worker.finish(
+            *(
+                report(email, outcome, **more)
+                for email, (outcome, more) in zip(claimed, outcomes, strict=True)
+            )
+        )
+    # 10 of 100; after the second worker it had been 4 of 40, too few to count
+    assert committed.circuit() == "open"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_report_without_a_fault_reads_no_counts(stage: Stage) -> None:
+    """The share costs nothing while nothing fails: the counts could not even be read."""
+    stage.run("ALTER VIEW mailgres.counted_by_minute RENAME TO hidden")
+    tell_calls(stage, [SENT, REFUSED, OWN])
+    assert stage.circuit() == "closed"
+
+
+@dataclass
+class Model:
+    """What the circuit has to do, counted from a list of all calls ever made."""
+
+    calls: list[tuple[datetime, bool, int]] = field(default_factory=list)
+    failed_at: list[datetime] = field(default_factory=list)
+    row: int = 0
+
+    def opens(self, now: datetime, calls: Calls) -> bool:
+        """Add the calls of a report; tells whether they open the circuit."""
+        bad = [n for told, n in calls if told in (FAULT, AMBIGUOUS)]
+        answered = any(told in (SENT, REFUSED) for told, _ in calls)
+        self.calls += [(now, told in (FAULT, AMBIGUOUS), n) for told, n in calls]
+        self.failed_at += [now] * len(bad)
+        self.row = 0 if answered else self.row + len(bad)
+        lately = [at for at in self.failed_at if at > now - MINUTE]
+        since = (now - MINUTE).replace(second=0, microsecond=0)
+        failed = sum(n for at, fails, n in self.calls if at >= since and fails)
+        emails = sum(n for at, _, n in self.calls if at >= since)
+        by_share = len(lately) >= 5 and 10 * failed >= emails
+        return bool(bad) and (self.row >= 5 or by_share)
+
+    def reset(self) -> None:
+        """An operator closes the circuit."""
+        self.failed_at, self.row = [], 0
+
+
+OUTCOMES = st.sampled_from([FAULT, AMBIGUOUS, SENT, SENT, SENT, SENT, REFUSED, OWN])
+BUSY = st.integers(1, 14).map(lambda n: [FAULT, *[SENT] * n])
+"""A fault among answers, around a tenth of them."""
+BURST = st.tuples(st.integers(1, 6), st.integers(0, 60)).map(
+    lambda n: [*[AMBIGUOUS] * n[0], *[SENT] * n[1]]
+)
+REPORTS = st.one_of(BUSY, BUSY, BURST, st.lists(OUTCOMES, min_size=1, max_size=12))
+REPORT = st.tuples(st.just("report"), REPORTS, st.integers(1, 40))
+WAIT = st.tuples(st.just("wait"), st.sampled_from([1, 2, 5, 7, 19, 30, 59, 60, 61, 119]))
+STEPS = st.one_of(REPORT, REPORT, REPORT, WAIT, st.tuples(st.just("fold"), st.integers(1, 20)))
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=st.lists(STEPS, min_size=20, max_size=50), batch=st.sampled_from([1, 7]))
+def test_after_any_history_the_circuit_is_as_a_list_of_all_calls_says(
+    stage: Stage, clock: Clock, steps: list[Any], batch: int
+) -> None:
+    model = Model()
+    with stage.conn.transaction(force_rollback=True):
+        clock.set(clock.now.replace(microsecond=0) + timedelta(hours=1))
+        stage.add("batches", batch=7)
+        name = "first" if batch == 1 else "batches"
+        stage.lead(name)
+        for step in steps:
+            if step[0] == "wait":
+                clock.forward(step[1] * SECOND)
+            elif step[0] == "fold":
+                stage.run("SELECT mailgres.fold(%s)", step[1])
+            else:
+                calls = tell_calls(stage, step[1], None if batch == 1 else step[2])
+                opens = model.opens(clock.now, calls)
+                assert stage.circuit(name) == ("open" if opens else "closed")
+                if opens:
+                    stage.run("SELECT mailgres.reset_provider(%s)", name)
+                    model.reset()
+
+
+def test_a_share_is_a_part_of_one(stage: Stage) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match="failure_share"):
+        stage.alter("first", failure_share="1.5")

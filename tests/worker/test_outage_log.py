@@ -1,0 +1,91 @@
+"""An outage of the database is one line in the log, and its end is another."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from mailgres.outage import Outage, is_away
+from worker.bench import Bench, Process, until
+from worker.plant import Plant
+from worker.test_outage import TERMINATE, plant
+
+__all__ = ["plant"]
+
+
+def lines(process: Process, *least: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in process.log.splitlines() if line.endswith("}")]
+    return [line for line in found if line["level"] in (least or ("warning", "error", "critical"))]
+
+
+def events(process: Process) -> list[str | None]:
+    return [line.get("event") for line in lines(process)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("worker",), ("serve",)])
+def test_the_database_goes_and_comes_back(plant: Plant, arguments: tuple[str, ...]) -> None:
+    plant.variables = {
+        "MAILGRES_SERVE_SECRET": "a-secret-for-the-tests",
+        "MAILGRES_SERVE_PORT": "0",
+        "MAILGRES_STATEMENT_TIMEOUT": "2s",
+    }
+    with plant.script(*arguments) as process:
+        until(lambda: "WorkerStarted" in process.log, "it runs")
+        plant.switch_off()
+        until(lambda: "DatabaseLost" in process.log, "it says so")
+        lost = time.monotonic()
+        until(lambda: time.monotonic() - lost > 8, "everything in it has noticed")
+        plant.switch_on()
+        until(lambda: "DatabaseBack" in process.log, "it says so")
+        if arguments == ("worker",):
+            plant.enqueue()
+            until(lambda: plant.statuses() == {"sent": 1}, "it works again")
+    assert events(process) == ["DatabaseLost", "DatabaseBack"], process.log
+    back = lines(process)[-1]
+    assert back["seconds"] >= 8
+    assert back["failures"] > 1
+
+
+def test_every_batch_is_one_line(bench: Bench) -> None:
+    bench.fill(7)
+    with bench.script("worker") as process:
+        until(lambda: bench.statuses() == {"sent": 7}, "all are sent")
+        process.stop()
+    found = [line for line in lines(process, "info") if line.get("event") == "BatchFinished"]
+    assert sum(line["sent"] for line in found) == 7
+    assert all(line["emails"] == line["sent"] for line in found)
+    assert {tuple(line["providers"]) for line in found} == {("capture",)}
+    assert {line["action"] for line in found} == {"finish"}
+
+
+def test_connections_that_somebody_cuts_are_an_outage_of_two_lines(bench: Bench) -> None:
+    with bench.script("worker") as process:
+        until(lambda: "WorkerStarted" in process.log, "it runs")
+        bench.run(TERMINATE)
+        until(lambda: "DatabaseBack" in process.log, "it says so")
+    assert set(events(process)) == {"DatabaseLost", "DatabaseBack"}
+
+
+def test_an_answer_to_what_was_asked_before_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage()
+    asked = time.monotonic()
+    outage.failed(psycopg.OperationalError("gone"))
+    outage.failed(psycopg.OperationalError("gone"))
+    outage.answered(asked)
+    assert [each.getMessage() for each in caplog.records] == ["the database is away: gone"]
+    outage.answered(time.monotonic())
+    outage.answered(time.monotonic())
+    assert len(caplog.records) == 2
+    assert vars(caplog.records[1])["failures"] == 2
+
+
+def test_what_the_database_refuses_is_no_outage() -> None:
+    assert not is_away(psycopg.errors.QueryCanceled())
+    assert not is_away(psycopg.errors.UniqueViolation())
+    assert is_away(psycopg.errors.AdminShutdown())
+    assert is_away(psycopg.errors.ConnectionFailure())

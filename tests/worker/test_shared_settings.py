@@ -1,0 +1,243 @@
+"""Routes, limits and defaults are everybody's: a worker that starts rewrites none of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from e2e.kit import House
+from mailgres.errors import MailgresError
+from mailgres.settings import load
+from mailgres.worker import open_worker
+from support.postgres import Connect
+from support.program import Program
+from worker.bench import until
+
+SHARED = """
+    SELECT jsonb_build_array(
+        (SELECT jsonb_agg(to_jsonb(x) - 'initial' ORDER BY x.route) FROM mailgres.routes x),
+        (SELECT jsonb_agg(to_jsonb(x) ORDER BY x.route, x.position)
+         FROM mailgres.route_providers x),
+        (SELECT jsonb_agg(to_jsonb(x) ORDER BY x.name) FROM mailgres.buckets x),
+        (SELECT to_jsonb(x) - 'initial' FROM mailgres.settings x))
+"""
+VERSIONS = """
+    SELECT 'r', ctid::text, xmin::text, xmax::text FROM mailgres.routes
+    UNION ALL SELECT 'p', ctid::text, xmin::text, xmax::text FROM mailgres.route_providers
+    UNION ALL SELECT 'a', ctid::text, xmin::text, xmax::text FROM mailgres.providers
+    UNION ALL SELECT 's', ctid::text, xmin::text, xmax::text FROM mailgres.settings
+    UNION ALL SELECT 'b', ctid::text, xmin::text, xmax::text FROM mailgres.buckets
+    ORDER BY 1, 2
+"""
+ROUTE = """
+    SELECT array_agg(provider ORDER BY position) FROM mailgres.route_providers WHERE route = %s
+"""
+KEYS = {
+    "resend_api_key": "re_123456789",
+    "smtp_url": "smtp://127.0.0.1:1?tls=none",
+    "resend_acme_api_key": "re_987654321",
+}
+
+
+@pytest.fixture
+def house(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> House:
+    """A queue as the migration made it; workers have credentials for every provider."""
+    house = House(conn, database_url, tmp_path)
+    house.set(**KEYS)
+    return house
+
+
+@pytest.fixture
+def mailgres(database_url: str) -> Program:
+    """The console script, for operators."""
+    return Program(database_url)
+
+
+def start(house: House, *providers: str, **variables: str) -> None:
+    """Let a worker start, and stop at once."""
+    mine = {f"MAILGRES_{name.upper()}": text for name, text in variables.items()}
+    if providers:
+        mine["MAILGRES_PROVIDERS"] = ",".join(providers)
+    with open_worker(load(house.variables | mine), janitors=False):
+        pass
+
+
+def refusal(house: House, *providers: str) -> MailgresError:
+    with pytest.raises(MailgresError) as raised:
+        start(house, *providers)
+    return raised.value
+
+
+def told(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if getattr(each, "event", None) == event]
+
+
+def test_the_first_worker_sets_the_route_that_the_migration_made_and_says_so(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "mailgres"):
+        start(house, "resend", "smtp")
+    assert house.value(ROUTE, "default") == ["resend", "smtp"]
+    (line,) = told(caplog, "RouteSet")
+    assert line.getMessage() == "the route default now leads to resend, smtp"
+
+
+def test_a_worker_with_other_providers_refuses_to_start_and_changes_nothing(house: House) -> None:
+    start(house, "smtp")
+    before = house.value(SHARED)
+    error = refusal(house, "resend")
+    assert "the route default leads to the provider smtp" in error.message
+    assert "mailgres routes set default resend" in str(error.hint)
+    assert house.value(SHARED) == before
+
+
+def test_a_worker_with_one_more_provider_registers_it_and_leaves_the_default_route(
+    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(house, "smtp")
+    start(house, "resend", "smtp")
+    assert house.value(ROUTE, "default") == ["smtp"]
+    (line,) = told(caplog, "SettingNotApplied")
+    assert "mailgres routes set default resend smtp" in line.getMessage()
+    mailgres("routes", "set", "default", "resend", "smtp")
+    caplog.clear()
+    start(house, "resend", "smtp")
+    assert house.value(ROUTE, "default") == ["resend", "smtp"]
+    assert told(caplog, "SettingNotApplied") == []
+
+
+def test_a_route_that_an_operator_led_to_capture_is_not_taken_for_a_fresh_one(
+    house: House, mailgres: Program
+) -> None:
+    mailgres("routes", "set", "default", "capture")
+    assert "the route default leads to the provider capture" in refusal(house, "smtp").message
+    assert house.value(ROUTE, "default") == ["capture"]
+
+
+def test_a_worker_without_a_new_account_restarts_while_another_has_it(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a roll-out of the account would stop each worker that is restarted in between."""
+    start(house, "resend")
+    with open_worker(load(house.variables | {"MAILGRES_PROVIDERS": "resend,resend-acme"})):
+        until(lambda: house.value("SELECT count(*) FROM mailgres.workers"), "it is seen")
+        start(house, "resend")
+    assert "emails of the route resend-acme are left to other workers" in caplog.text
+    assert "resend-acme" in refusal(house, "resend").message, "nobody has it any more"
+
+
+def test_a_worker_with_other_defaults_says_so_and_changes_nothing(
+    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(house, retry_policy="smtp")
+    before = house.value(SHARED)
+    start(house, retry_policy="patient", expires_after="2d")
+    assert house.value(SHARED) == before
+    said = [line.getMessage() for line in told(caplog, "SettingNotApplied")]
+    assert "mailgres policies default patient" in said[0]
+    assert "mailgres policies default --expires-after 2d" in said[1]
+    mailgres("policies", "default", "patient", "--expires-after", "2d")
+    caplog.clear()
+    start(house, retry_policy="patient", expires_after="2d")
+    assert told(caplog, "SettingNotApplied") == []
+    defaults = "SELECT retry_policy, expires_after = interval '2 days' FROM mailgres.settings"
+    assert house.conn.execute(defaults).fetchone() == ("patient", True)
+
+
+def test_a_rate_limit_that_an_operator_set_stays(
+    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(house, "smtp", rate_limit="100/m")
+    mailgres("providers", "limit", "smtp", "--rate", "1/s")
+    start(house, "smtp", rate_limit="100/m")
+    limit = "SELECT per_second FROM mailgres.buckets WHERE name = 'emails:smtp'"
+    assert house.value(limit) == 1
+    (line,) = told(caplog, "SettingNotApplied")
+    assert "mailgres providers limit smtp --rate 100/m" in line.getMessage()
+
+
+def test_a_restart_with_the_same_settings_writes_and_says_nothing(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"retry_policy": "smtp", "rate_limit": "100/m"}
+    start(house, "resend", "smtp", "resend-acme", **given)
+    before = house.conn.execute(VERSIONS).fetchall()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "mailgres"):
+        start(house, "resend", "smtp", "resend-acme", **given)
+    assert house.conn.execute(VERSIONS).fetchall() == before
+    assert caplog.records == []
+
+
+def test_of_two_first_workers_at_once_one_sets_the_route_and_the_other_refuses(
+    house: House,
+) -> None:
+    def attempt(provider: str) -> str | None:
+        try:
+            start(house, provider)
+        except MailgresError:
+            return None
+        return provider
+
+    with ThreadPoolExecutor(2) as pool:
+        started = [each for each in pool.map(attempt, ("resend", "smtp")) if each]
+    assert house.value(ROUTE, "default") == started
+
+
+@pytest.mark.parametrize("command", ["worker", "process", "serve"])
+def test_every_command_that_works_the_queue_refuses_a_route_of_others(
+    house: House, command: str
+) -> None:
+    start(house, "smtp")
+    before = house.value(SHARED)
+    house.use("resend", serve_secret="a-secret-for-the-tests", serve_port="0")
+    with house.script(command) as process:
+        assert process.popen.wait(60) == 1
+        assert "the route default leads to the provider smtp" in process.log
+    assert house.value(SHARED) == before
+
+
+WORKERS = "SELECT worker, alive, providers FROM email_workers"
+
+
+@pytest.mark.parametrize("arguments", [("worker",), ("worker", "--processes", "2")])
+def test_a_worker_that_is_told_to_stop_signs_off(house: House, arguments: tuple[str, ...]) -> None:
+    count = int(arguments[-1]) if len(arguments) > 1 else 1
+    house.use("smtp")
+    with house.script(*arguments) as process:
+        until(lambda: len(house.rows(WORKERS)) == count, "all are seen")
+        assert all(row.alive and row.providers == ["smtp"] for row in house.rows(WORKERS))
+        process.popen.terminate()
+        assert process.popen.wait(60) == 0, process.log
+    assert house.rows(WORKERS) == []
+
+
+def test_a_run_that_ends_signs_off_and_is_remembered(house: House) -> None:
+    house.use("smtp")
+    with house.script("process") as process:
+        process.summary()
+    assert house.rows(WORKERS) == []
+    found = "SELECT providers, on_demand, stopped_at IS NOT NULL FROM mailgres.workers"
+    assert house.conn.execute(found).fetchall() == [(["smtp"], True, True)]
+
+
+def test_a_worker_says_what_it_is_connected_to_and_what_it_sends_through(
+    house: House, connect: Connect
+) -> None:
+    house.use("smtp")
+    with house.script("worker") as process:
+        until(lambda: "WorkerStarted" in process.log, "it says so")
+    lines: list[dict[str, Any]] = [json.loads(line) for line in process.log.splitlines()]
+    (line,) = [line for line in lines if line.get("event") == "WorkerStarted"]
+    info = connect(house.url).info
+    assert line["database"] == f"{info.host}:{info.port}/{info.dbname}"
+    assert line["user"] == info.user
+    assert line["providers"] == ["smtp"]
+    assert line["message"] == f"connected to {line['database']}, sends through smtp"
+    assert info.password not in process.log
