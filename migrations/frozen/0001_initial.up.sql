@@ -1254,7 +1254,8 @@ CREATE TABLE mailgres.workers (
     details     jsonb NOT NULL DEFAULT '{}',
     providers   text[],
     on_demand   boolean NOT NULL DEFAULT false,
-    stopped_at  timestamptz
+    stopped_at  timestamptz,
+    role        text NOT NULL DEFAULT session_user
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
@@ -1262,6 +1263,7 @@ COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send 
 COMMENT ON COLUMN mailgres.workers.on_demand IS
     'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
 COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
+COMMENT ON COLUMN mailgres.workers.role IS 'The role that it logged in as.';
 
 -- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
 -- all committing transactions share. A worker that sleeps has a row here.
@@ -4789,7 +4791,7 @@ BEGIN
     VALUES (p_worker, coalesce(p_version, ''), coalesce(p_details, '{}'), p_providers, coalesce(p_on_demand, false))
     ON CONFLICT (worker) DO UPDATE
         SET seen_at = mailgres.now(), version = excluded.version, details = excluded.details,
-            providers = excluded.providers, on_demand = excluded.on_demand, stopped_at = NULL,
+            providers = excluded.providers, on_demand = excluded.on_demand, role = excluded.role, stopped_at = NULL,
             started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE mailgres.now() END;
     RETURN 1;
 END

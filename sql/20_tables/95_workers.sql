@@ -6,7 +6,8 @@ CREATE TABLE mailgres.workers (
     details     jsonb NOT NULL DEFAULT '{}',
     providers   text[],
     on_demand   boolean NOT NULL DEFAULT false,
-    stopped_at  timestamptz
+    stopped_at  timestamptz,
+    role        text NOT NULL DEFAULT session_user
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
@@ -14,6 +15,7 @@ COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send 
 COMMENT ON COLUMN mailgres.workers.on_demand IS
     'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
 COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
+COMMENT ON COLUMN mailgres.workers.role IS 'The role that it logged in as.';
 
 -- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
 -- all committing transactions share. A worker that sleeps has a row here.

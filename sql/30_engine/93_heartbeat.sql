@@ -12,7 +12,7 @@ BEGIN
     VALUES (p_worker, coalesce(p_version, ''), coalesce(p_details, '{}'), p_providers, coalesce(p_on_demand, false))
     ON CONFLICT (worker) DO UPDATE
         SET seen_at = mailgres.now(), version = excluded.version, details = excluded.details,
-            providers = excluded.providers, on_demand = excluded.on_demand, stopped_at = NULL,
+            providers = excluded.providers, on_demand = excluded.on_demand, role = excluded.role, stopped_at = NULL,
             started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE mailgres.now() END;
     RETURN 1;
 END

@@ -322,6 +322,35 @@ WHERE w.seen_at > mailgres.now() - interval '1 minute' AND w.stopped_at IS NULL 
 ORDER BY w.worker
 LIMIT 10
 
+-- cluster --
+SELECT current_setting('cluster_name') AS name
+
+-- privileged_workers --
+-- Workers seen lately whose role is a superuser, or the owner of the schema, or may become the owner.
+SELECT w.role, min(w.worker) AS worker, count(*) AS workers, r.rolsuper AS superuser
+FROM mailgres.workers w
+JOIN pg_roles r ON r.rolname = w.role
+JOIN pg_namespace n ON n.nspname = 'mailgres' AND (r.rolsuper OR pg_has_role(r.oid, n.nspowner, 'MEMBER'))
+WHERE CASE WHEN w.on_demand THEN w.seen_at > mailgres.now() - interval '15 minutes'
+           ELSE w.seen_at > mailgres.now() - interval '1 minute' AND w.stopped_at IS NULL END
+GROUP BY w.role, r.rolsuper
+ORDER BY w.role
+
+-- privileged_self --
+SELECT r.rolname AS role, r.rolsuper AS superuser
+FROM pg_roles r
+JOIN pg_namespace n ON n.nspname = 'mailgres' AND (r.rolsuper OR pg_has_role(r.oid, n.nspowner, 'MEMBER'))
+WHERE r.rolname = session_user
+
+-- exposed_workers --
+SELECT w.details ->> 'connection' AS connection, min(w.worker) AS worker, count(*) AS workers
+FROM mailgres.workers w
+WHERE w.details ->> 'connection' = ANY (%(exposed)s)
+  AND CASE WHEN w.on_demand THEN w.seen_at > mailgres.now() - interval '15 minutes'
+           ELSE w.seen_at > mailgres.now() - interval '1 minute' AND w.stopped_at IS NULL END
+GROUP BY w.details ->> 'connection'
+ORDER BY 1
+
 -- failing_janitors --
 SELECT j.janitor, j.worker, j.failures, j.error, extract(epoch FROM mailgres.now() - j.since)::float8 AS seconds
 FROM mailgres.failing_janitors() j

@@ -20,7 +20,7 @@ from psycopg.rows import args_row
 from psycopg.types.json import Jsonb, set_json_loads
 from psycopg_pool import ConnectionPool
 
-from mailgres import database
+from mailgres import database, transport
 from mailgres.model import Attachment, Email, Settled
 from mailgres.outage import Outage
 from mailgres.queries import load
@@ -71,6 +71,7 @@ class Store:
         with database.connect(url, autocommit=True) as connection:
             self.pooled = behind_a_pooler(connection)
             self.connected_to = database.place(connection)
+            self.protection = transport.protection(transport.of_connection(connection))
         self.listens = listen == "on" or (listen == "auto" and not self.pooled)
         self.pool = ConnectionPool(
             database.conninfo(url),

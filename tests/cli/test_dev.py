@@ -22,6 +22,8 @@ import pytest
 from doubles import smtp as smtp_double
 from doubles.smtp import SmtpDouble
 from embedded.harness import open_directory
+from mailgres.doctor import examine
+from mailgres.settings import Settings
 from support.dump import OF_A_LIVE_WORKER, dump
 from worker.bench import PROGRAM, Bench, until
 
@@ -34,6 +36,7 @@ def place() -> Iterator[Path]:
     """Where `dev` keeps its database; the account of the server can enter it."""
     directory = open_directory()
     yield directory
+    until(lambda: not list(directory.rglob("postmaster.pid")), "its server has ended")
     shutil.rmtree(directory)
 
 
@@ -157,6 +160,19 @@ def test_dev_in_a_shell_of_production_changes_nothing_there(
     assert smtp.accepted() == []
     production.enqueue("welcome_user", "ben@example.com")
     until(smtp.accepted, "the worker of production sends")
+
+
+def test_the_doctor_has_no_remark_about_the_role_and_the_connection_of_dev(
+    place: Path, tmp_path: Path
+) -> None:
+    """The embedded server has only a superuser, and is dev's own."""
+    with running(("--data-dir", str(place)), dict(os.environ), tmp_path) as dev:
+        with psycopg.connect(dev.url, autocommit=True) as own:
+            role = "SELECT role FROM mailgres.workers"
+            until(lambda: own.execute(role).fetchone() == ("postgres",), "the worker lives")
+        found = examine(Settings(database_url=dev.url), only=("tls", "worker-roles", "worker-tls"))
+        assert [one.severity for one in found] == ["ok", "ok", "ok"]
+        dev.end()
 
 
 def test_dev_refuses_a_database_whose_routes_lead_to_another_provider(

@@ -42,5 +42,5 @@ def own_server(data_dir: Path | None) -> Iterator[str]:
     """
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]
-    with embedded.server(data_dir) as url:
+    with embedded.server(data_dir, settings={"cluster_name": embedded.OWN_SERVER}) as url:
         yield url

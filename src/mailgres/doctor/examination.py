@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from mailgres import database, migrate
-from mailgres.doctor import dns, grants, health, jobs, queue, schema, sending, server, setup
+from mailgres.doctor import access, dns, grants, health, jobs, queue, schema, sending, server, setup
 from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient
 from mailgres.errors import MailgresError
 from mailgres.settings import DEFINITIONS
@@ -24,6 +24,7 @@ CHECKS = (
     *server.CHECKS,
     *schema.CHECKS,
     *grants.CHECKS,
+    *access.CHECKS,
     *jobs.CHECKS,
     *health.CHECKS,
     *queue.CHECKS,

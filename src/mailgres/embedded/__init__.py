@@ -18,4 +18,7 @@ from .databases import database, database_url
 from .errors import EmbeddedError
 from .session import server
 
-__all__ = ["EmbeddedError", "database", "database_url", "server"]
+OWN_SERVER = "mailgres-dev"
+"""The cluster_name of the server that `mailgres dev` and `mailgres demo` start for themselves."""
+
+__all__ = ["OWN_SERVER", "EmbeddedError", "database", "database_url", "server"]

@@ -80,9 +80,10 @@ class Pipeline:
 
     @property
     def details(self) -> dict[str, object]:
-        """What others may know of its settings: the domain that emails come from."""
+        """What others may know of it: how its connection is protected, and its sender's domain."""
         domain = (self.settings.from_email or "").rpartition("@")[2].strip("> ").lower()
-        return {"from_domain": domain} if domain and self.sends else {}
+        sender = {"from_domain": domain} if domain and self.sends else {}
+        return {"connection": self.store.protection, **sender}
 
     def worker(
         self, *, batch_size: int | None = None, stopping: threading.Event | None = None

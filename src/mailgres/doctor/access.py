@@ -1,0 +1,77 @@
+"""How workers and this shell connect: as which role, and how protected on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mailgres import embedded
+from mailgres.doctor.finding import Check, Finding
+from mailgres.transport import of_connection, protection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mailgres.doctor.finding import Patient
+
+LOGIN = "mailgres_worker_login"
+"""The login role of workers that deploy/roles.sql creates."""
+EXPOSED = {
+    "unencrypted": "across a network without TLS",
+    "unverified": "across a network by TLS that does not verify the server's certificate",
+}
+VERIFY = "add sslmode=verify-full, and sslrootcert with the file of its CA, to"
+
+
+def tls(patient: Patient) -> Iterator[Finding]:
+    """Our own connection stays on the machine, or verifies the server."""
+    if patient.connection is None:
+        return
+    if how := EXPOSED.get(protection(of_connection(patient.connection))):
+        url = f"the URL from {patient.settings.origin('database_url')}"
+        yield Finding("tls", "warning", f"this shell connects {how}", f"{VERIFY} {url}")
+
+
+def worker_roles(patient: Patient) -> Iterator[Finding]:
+    """No worker connects as a superuser or as the owner of the schema."""
+    if patient.one("cluster")["name"] == embedded.OWN_SERVER:
+        return  # `mailgres dev` has a server of its own, in which there is only a superuser
+    for row in patient.ask("privileged_workers"):
+        yield _privileged(patient, f"{_workers(row)} as", row)
+    if patient.as_worker:
+        for row in patient.ask("privileged_self"):
+            yield _privileged(patient, "this shell, a worker's, connects as", row)
+
+
+def _privileged(patient: Patient, who: str, row: Mapping[str, Any]) -> Finding:
+    what = "a superuser" if row["superuser"] else "who may act as the owner of the schema"
+    create = patient.grant(
+        f"CREATE ROLE {LOGIN} LOGIN IN ROLE mailgres_worker", f"\\password {LOGIN}"
+    )
+    return Finding(
+        "worker-roles",
+        "warning",
+        f"{who} {row['role']}, {what}: a worker needs no more than mailgres_worker",
+        f"{create}  # then: use it in the workers' DATABASE_URL",
+    )
+
+
+def worker_tls(patient: Patient) -> Iterator[Finding]:
+    """The connections of workers stay on their machine, or verify the server."""
+    for row in patient.ask("exposed_workers", exposed=list(EXPOSED)):
+        how = EXPOSED[row["connection"]]
+        fix = f"{VERIFY} the workers' DATABASE_URL"
+        yield Finding("worker-tls", "warning", f"{_workers(row)} {how}", fix)
+
+
+def _workers(row: Mapping[str, Any]) -> str:
+    """Which workers connect, the first by name."""
+    if row["workers"] == 1:
+        return f"the worker {row['worker']} connects"
+    return f"the worker {row['worker']} and {row['workers'] - 1} more connect"
+
+
+CHECKS = (
+    Check("tls", tls, "this connection is local, or verifies the server", needs="database"),
+    Check("worker-roles", worker_roles, "no worker connects as a superuser or the owner"),
+    Check("worker-tls", worker_tls, "no worker connects across a network without verified TLS"),
+)
