@@ -110,10 +110,11 @@ COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
     'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
--- p_counted: there are limits or circuits that have to know.
+-- p_bound: some of them may belong to batches that may have arrived. p_counted: there are limits
+-- or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
-    p_calls int, p_counted boolean
+    p_calls int, p_bound boolean, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
@@ -127,9 +128,7 @@ BEGIN
     SELECT array_agg(p.name) FILTER (WHERE p.idempotent),
            max(p.batch_size) FILTER (WHERE p.fixed_batches AND p.name = p_route.providers[1])
     INTO v_keyed, v_batch FROM mailgres.providers p;
-    PERFORM FROM public.email_queue q
-    WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL LIMIT 1;
-    IF FOUND THEN
+    IF p_bound THEN
         v_ids := mailgres.complete_batches(p_ids);
     END IF;
     v_plan.ids := ARRAY(
@@ -176,7 +175,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
@@ -250,6 +249,7 @@ DECLARE
     v_room    int;
     v_calls   int;
     v_ids     uuid[];
+    v_special boolean;
     v_leased  int;
     v_empty   int := 0;
 BEGIN
@@ -314,8 +314,18 @@ BEGIN
             v_slot.turn := v_slot.turn + 1;
             CONTINUE;
         END IF;
+        -- An email that a worker held when it died is claimed alone, or with its batch alone: if
+        -- it is what kills workers, it takes no other email with it.
+        PERFORM FROM public.email_queue q
+        WHERE q.id = ANY (v_ids) AND (q.lease_losses > 0 OR mailgres.is_bound(q)) LIMIT 1;
+        v_special := FOUND;
+        IF v_special THEN
+            v_ids := coalesce((
+                SELECT ARRAY[q.id] FROM public.email_queue q
+                WHERE q.id = ANY (v_ids) AND q.lease_losses > 0 ORDER BY q.id LIMIT 1), v_ids);
+        END IF;
         RETURN QUERY SELECT * FROM mailgres.lease(
-            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_limited OR v_route.probe);
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_special, v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);

@@ -28,6 +28,7 @@ class Email:
 
     `batch_id`: the batch it was claimed in; None if its call is its own. A batch is repeated whole
     and under the key of the batch, because its provider knows no other.
+    `alone`: a worker died holding it, so it is sent while this worker holds nothing else.
     """
 
     id: UUID
@@ -54,6 +55,7 @@ class Email:
     bcc: list[str] | None
     has_attachments: bool
     batch_id: UUID | None = None
+    alone: bool = False
 
     @property
     def to(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ SELECT id, lease_token, tenant_id, template_type, template_version, recipient_em
        payload::text AS payload,
        retries, max_retries, generation, provider, priority,
        from_email, reply_to, subject, html, text, headers, tags, also_to, cc, bcc, has_attachments,
-       batch_id
+       batch_id, lease_losses > 0 AS alone
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- start_attempts --

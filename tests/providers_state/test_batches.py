@@ -334,5 +334,5 @@ def test_what_is_held_does_not_hide_what_died_later(
     batched.put(3, priority=1)
     died = batched.claim()
     clock.forward(61 * SECOND)
-    assert ids(batched.claim(limit=10)) == ids(died)
+    assert ids(batched.claim_lost(3)) == ids(died)
     assert batched.value("SELECT mailgres.reap()") == 0

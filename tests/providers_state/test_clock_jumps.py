@@ -121,7 +121,7 @@ def test_the_emails_of_a_dead_worker_come_back_after_a_jump(
     assert stage.email(one.id).lease_until == clock.now + MINUTE
     clock.forward(61 * SECOND)
     assert stage.reap() == 3
-    assert len(stage.claim("another")) == 3
+    assert len(stage.claim_lost(3, "another")) == 3
 
 
 def test_a_live_worker_keeps_its_emails_over_a_jump(stage: Stage, clock: Clock) -> None:

@@ -113,6 +113,10 @@ class Queue:
         (email,) = self.claim(worker)
         return email
 
+    def claim_lost(self, count: int, worker: str = "worker-1") -> list[Any]:
+        """Claim emails of a dead worker, each of which is claimed alone."""
+        return [email for _ in range(count) for email in self.claim(worker)]
+
     def claim_rpc(self, batch_size: int = 10) -> list[Any]:
         """Claim as a processor without a token."""
         return self.rows("SELECT * FROM process_pending_emails_for_retry(%s)", batch_size)

@@ -193,14 +193,14 @@ class Bench(Queue):
 
     def until_settled(self, seconds: float = DEADLINE) -> None:
         """Wait until every email is sent or dead, taking back what dead workers held."""
+        until(self.is_settled, "every email is sent or dead", seconds)
 
-        def settled() -> bool:
-            self.reap()
-            return not self.value(
-                "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending')"
-            )
-
-        until(settled, "all emails are sent or dead", seconds)
+    def is_settled(self) -> bool:
+        """Tell whether every email is sent or dead; takes back what dead workers held."""
+        self.reap()
+        return not self.value(
+            "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending')"
+        )
 
     def statuses(self) -> dict[str, int]:
         """How many emails are in which status."""

@@ -59,7 +59,8 @@ class Double:
     """Accepts messages: once for each key if it is idempotent, as often as it is called if not.
 
     `hang`: the call that never returns, "inside" (before it accepts) or "accepted" (after).
-    `hang_on`: only for this recipient. `delay`: seconds that a call takes.
+    `hang_on`: only for this recipient. `dies_on`: recipients whose emails end the process, as a
+    crash of a library would. `delay`: seconds that a call takes.
     """
 
     ledger: Ledger
@@ -67,6 +68,7 @@ class Double:
     batch_size: int = 1
     hang: str | None = None
     hang_on: str | None = None
+    dies_on: tuple[str, ...] = ()
     delay: float = 0.0
     name: str = NAME
 
@@ -119,6 +121,8 @@ class Double:
         recipients = [message.email.recipient_email for message in messages]
         ids = [str(message.email.id) for message in messages]
         self.ledger.note(point, ids=ids)
+        if any(recipient in self.dies_on for recipient in recipients):
+            os.abort()
         if self.hang == point and (self.hang_on is None or self.hang_on in recipients):
             hang()
 

@@ -101,9 +101,28 @@ def test_lost_and_claimed_again(bench: Bench) -> None:
         bench.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
         bench.reap()  # unless a claim of the worker was faster
         until(lambda: len(bench.ledger.entries("waiting")) == 2, "it is claimed again")
-        assert len(worker.held) == 2
+        assert len(worker.held) == 1, "the keeper let go of the first lease"
         gate.opened.set()
         until(lambda: bench.status_of(email) == "sent", "it is sent")
-        until(lambda: len(worker.held) == 0, "both are let go")
+        until(lambda: len(worker.held) == 0, "the second is let go")
     assert worker.finisher.counts == {"sent": 1, "lost": 1}
     assert bench.ledger.accepted() == {str(email): 1}
+
+
+def test_nothing_else_is_on_board_while_an_email_of_a_dead_worker_is_sent(bench: Bench) -> None:
+    bench.use_double()
+    emails = bench.fill(30, RESEND, tenants=3)
+    lost = set(sorted(emails)[5:8])
+    bench.run("UPDATE email_queue SET lease_losses = 1 WHERE id = ANY (%s::uuid[])", list(lost))
+    with bench.running(Double(bench.ledger, delay=0.02), concurrency=4):
+        bench.until_settled()
+    under_way: set[str] = set()
+    most = 0
+    with bench.ledger.alone() as entries:
+        calls = [entry for entry in entries if entry["event"] in ("inside", "left")]
+    for call in calls:
+        under_way ^= set(call["ids"])
+        most = max(most, len(under_way))
+        assert not under_way & lost or len(under_way) == 1
+    assert most > 1, "the others are sent side by side"
+    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)

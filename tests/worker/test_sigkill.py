@@ -119,5 +119,28 @@ def test_an_email_that_kills(bench: Bench) -> None:
     assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_emails_that_end_their_worker_take_no_other_with_them(
+    bench: Bench, *, idempotent: bool
+) -> None:
+    """Two of seven end every worker that calls the provider with them: only these two die."""
+    bench.use_double(idempotent=idempotent)
+    bombs = ["bomb1@example.com", "bomb2@example.com"]
+    culprits = {str(bench.enqueue(RESEND, bomb)) for bomb in bombs}
+    emails = bench.fill(5, RESEND)
+    double = {"idempotent": idempotent, "dies_on": bombs, "delay": 0.2}
+    most_losses: int = bench.value("SELECT max_lease_losses FROM mailgres.settings")
+    for number in range(2 * most_losses + 1):
+        with bench.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: bench.is_settled() or not victim.alive(), "it died, or all is done")
+    dead = bench.rows("SELECT id FROM email_queue WHERE dead_reason = 'crashed'")
+    assert {str(row.id) for row in dead} == culprits
+    assert bench.statuses() == {"sent": 5, "failed": 2}
+    accepted = bench.ledger.accepted()
+    assert set(accepted) == emails
+    # With all on board at the first crash, each of the others had a second attempt at most.
+    assert max(accepted.values()) <= (1 if idempotent else 2)
+
+
 def hung(bench: Bench, poison: str) -> list[object]:
     return [entry for entry in bench.ledger.entries("inside") if poison in entry["ids"]]

@@ -10,7 +10,6 @@ from mailgres.errors import InvalidTemplate
 from mailgres.templates.engine import Compiled
 from mailgres.templates.fault import Fault
 from mailgres.templates.locales import default_locale
-from mailgres.templates.payload import context_of
 from mailgres.templates.rendering import finish
 from mailgres.templates.variables import check_names, required_variables
 
@@ -76,7 +75,7 @@ class Draft:
 
     def _compile(self, locale: str, content: Content) -> Compiled:
         try:
-            compiled = Compiled(content)
+            compiled = Compiled(content.parts())
             for part, source in content.parts().items():
                 check_names(part, source, compiled.variables)
         except Fault as fault:
@@ -85,7 +84,7 @@ class Draft:
 
     def _try(self, locale: str, compiled: Compiled, sample: dict[str, Any]) -> Rendered:
         try:
-            return finish(compiled.render(context_of(sample)))
+            return finish(compiled.render(sample))
         except Fault as fault:
             payload = "the sample" if sample else "an empty payload"
             fault.what += f" (rendered with {payload})"

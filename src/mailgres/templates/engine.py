@@ -2,7 +2,8 @@
 
 A template is compiled into two environments. The quick one renders almost every email. The careful
 one pays for calls into Python and is used where they are needed: a null counts as not defined and
-prints as nothing, long values are counted as they are written, and errors come with details.
+prints as nothing, long values are counted as they are written, and errors come with details. Where
+neither is certain to keep within the memory (`bounds.py`), a process of its own renders the email.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from minijinja import Environment, TemplateError
 
+from mailgres.templates.bounds import FUEL, LIMIT, Bounds, bounds_of
 from mailgres.templates.fault import Fault
+from mailgres.templates.isolated import render_isolated
+from mailgres.templates.payload import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from mailgres.templates.content import Content
     from mailgres.templates.payload import Context
 
-FUEL = 200_000
-"""Steps that one part may take; a long invoice takes some ten thousand."""
 MAX_SUBJECT = 998
 MAX_BYTES = {"subject": 1024 * 1024, "html": 2 * 1024 * 1024, "text": 1024 * 1024}
 """How long a rendered part may be."""
-QUICK_SIZE = 4096
-"""Payloads with more characters than this are written under a counter."""
+_SURELY_SMALL = min(MAX_BYTES.values()) // 4
+_COUNTED = 10 * max(MAX_BYTES.values())  # what values that are counted can become, escaped
 
 # The names decide about escaping: what ends in .html is escaped.
 _NAMES = {"subject": "subject.txt", "html": "body.html", "text": "text.txt"}
@@ -97,27 +98,37 @@ class Compiled:
     __slots__ = (
         "_asks_for_items",
         "_careful",
+        "_counted_size",
         "_methods",
         "_names",
         "_parts",
         "_quick",
+        "_quick_size",
         "variables",
     )
 
-    def __init__(self, content: Content) -> None:
-        self._parts = content.parts()
+    def __init__(self, parts: Mapping[str, str]) -> None:
+        self._parts = dict(parts)
         self._names = [(part, _NAMES[part]) for part in self._parts]
         self._quick = environment(self._parts)
         self._careful: Environment | None = None
+        self._quick_size, self._counted_size = _sizes(bounds_of(self._parts.values()))
         self.variables = variables_of(self._quick, self._parts)
         """All names that the template takes from the payload."""
         self._methods = _METHODS & self.variables
         self._asks_for_items = any(map(_ASKS_FOR_ITEMS.search, self._parts.values()))
 
-    def render(self, context: Context) -> dict[str, str]:
+    def render(self, payload: Mapping[str, Any]) -> dict[str, str]:
         """Return the parts filled in."""
+        context = context_of(payload)
+        if context.size > self._counted_size:
+            return render_isolated(self._parts, payload)
+        return self.render_here(context)
+
+    def render_here(self, context: Context) -> dict[str, str]:
+        """Return the parts filled in, by this process, whatever memory that takes."""
         variables, size, has_nulls, has_objects = context
-        careful = has_nulls or size > QUICK_SIZE or (has_objects and self._asks_for_items)
+        careful = has_nulls or size > self._quick_size or (has_objects and self._asks_for_items)
         if self._methods and not self._methods <= variables.keys():
             variables = {**dict.fromkeys(self._methods), **variables}
             careful = True
@@ -153,12 +164,32 @@ class Compiled:
                 pass
             return _fault(error, part, self._parts)
         if isinstance(error, _TooLarge):
-            return too_large(part)
+            return _too_large(part)
         if isinstance(error, AttributeError):
             return Fault(part, f"unknown method {error}")
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             return Fault(part, f"it cannot be rendered ({type(error).__name__})")
         return error
+
+
+def _sizes(bounds: Bounds | None) -> tuple[int, int]:
+    """Return up to which size of a payload it is safe to render quickly, and here at all."""
+    if bounds is None:
+        return -1, -1
+    quick = _largest(lambda size: bounds.output(size) <= LIMIT)
+    counted = _largest(
+        lambda size: bounds.own_output(size) + bounds.largest_value(size) + _COUNTED <= LIMIT
+    )
+    return quick, max(quick, counted)
+
+
+def _largest(holds: Callable[[int], bool]) -> int:
+    """Return the largest number for which it holds, as it does for all below; -1 for none."""
+    low, high = -1, LIMIT
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
 
 
 def variables_of(env: Environment, parts: dict[str, str]) -> frozenset[str]:
@@ -167,8 +198,16 @@ def variables_of(env: Environment, parts: dict[str, str]) -> frozenset[str]:
     return frozenset().union(*used) - env.globals.keys()
 
 
-def too_large(part: str) -> Fault:
-    """Return the fault of an output that is longer than it may be."""
+def check_sizes(parts: Mapping[str, str]) -> None:
+    """Refuse outputs that are longer than they may be."""
+    # No character has more than four bytes, so nearly all outputs need not be counted.
+    if sum(map(len, parts.values())) > _SURELY_SMALL:
+        for part, output in parts.items():
+            if len(output.encode()) > MAX_BYTES[part]:
+                raise _too_large(part)
+
+
+def _too_large(part: str) -> Fault:
     return Fault(part, f"it becomes longer than {MAX_BYTES[part]} bytes")
 
 

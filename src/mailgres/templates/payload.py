@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64
 """Levels of objects and arrays in a payload."""
 
+_SMALL, _LARGE = 1e-5, 1e17
 _NUMBERS = frozenset({int, float, bool})
 
 
@@ -27,7 +28,7 @@ class Context(NamedTuple):
 
     variables: Mapping[str, Any]
     size: int
-    """Characters in all texts together."""
+    """Characters of everything in it at the most, written out."""
     has_nulls: bool
     has_objects: bool
 
@@ -79,7 +80,9 @@ def context_of(payload: Mapping[str, Any]) -> Context:
             size += len(value)
         elif value is None:
             has_nulls = True
-        elif kind not in _NUMBERS:
+        elif kind in _NUMBERS:
+            size += _digits(value)
+        else:
             return _nested_context(payload)
     return Context(payload, size, has_nulls, False)  # noqa: FBT003 - by position it is quicker
 
@@ -101,10 +104,12 @@ class _Walk:
     def convert(self, value: Any, depth: int) -> Any:  # noqa: ANN401 - any JSON value
         """Return a value as a template may see it."""
         kind = type(value)
+        self.size += 4  # what separates it from the next
         if kind is str:
             self.size += len(value)
             return value
         if kind in _NUMBERS:
+            self.size += _digits(value)
             return value
         if value is None:
             self.has_nulls = True
@@ -113,10 +118,17 @@ class _Walk:
             raise _too_deep()
         if kind is dict:
             self.has_objects = True
+            self.size += sum(map(len, value))
             return _Object({key: self.convert(each, depth + 1) for key, each in value.items()})
         if kind is list:
             return _Array([self.convert(each, depth + 1) for each in value])
         raise Fault("payload", f"it holds a {kind.__name__}, which is not a JSON value")
+
+
+def _digits(value: float) -> int:
+    """Return how many characters a number is written with at the most."""
+    is_usual = not value or _SMALL < abs(value) < _LARGE
+    return 24 if is_usual else 5000  # what json reads has at most 4,300 digits
 
 
 def _too_deep() -> Fault:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from mailgres.errors import TemplateFailed
 from mailgres.templates.content import Rendered
-from mailgres.templates.engine import MAX_BYTES, MAX_SUBJECT, Compiled, too_large
+from mailgres.templates.engine import MAX_SUBJECT, Compiled, check_sizes
 from mailgres.templates.fault import Fault
 from mailgres.templates.locales import choose_locale, default_locale
-from mailgres.templates.payload import context_of, parse_payload
+from mailgres.templates.payload import parse_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 _MAX_CHOICES = 64
-_SURELY_SMALL = min(MAX_BYTES.values()) // 4
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 
 
@@ -53,8 +52,8 @@ class Template:
             chosen = self._choose(locale or payload.get("locale"))
             compiled = self._compiled.get(chosen)
             if compiled is None:
-                compiled = self._compiled[chosen] = Compiled(self._contents[chosen])
-            return finish(compiled.render(context_of(payload)))
+                compiled = self._compiled[chosen] = Compiled(self._contents[chosen].parts())
+            return finish(compiled.render(payload))
         except Fault as fault:
             raise TemplateFailed(f"{self._label} ({chosen}), {fault}") from None
 
@@ -80,11 +79,7 @@ def render(
 
 def finish(parts: dict[str, str]) -> Rendered:
     """Put rendered parts in order: bounded, the subject on one line."""
-    # No character has more than four bytes, so nearly all outputs need not be counted.
-    if sum(map(len, parts.values())) > _SURELY_SMALL:
-        for part, output in parts.items():
-            if len(output.encode()) > MAX_BYTES[part]:
-                raise too_large(part)
+    check_sizes(parts)
     html = parts.get("html")
     if html is not None:
         # minijinja escapes slashes, which HTML does not ask for. Providers that rewrite links, to

@@ -63,8 +63,12 @@ class InFlight:
 
     def wait_until_empty(self, timeout: float) -> bool:
         """Wait until nothing is held; tells whether that was so in time."""
+        return self.wait_until_at_most(0, timeout)
+
+    def wait_until_at_most(self, emails: int, timeout: float) -> bool:
+        """Wait until no more than so many are held; tells whether that was so in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._held, timeout)
+            return self._changed.wait_for(lambda: len(self._held) <= emails, timeout)
 
     def all(self) -> list[Email]:
         """Everything that is held."""

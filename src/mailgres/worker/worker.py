@@ -95,6 +95,7 @@ class Worker:
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
         self._kept = 0
+        self._ends_at = math.inf
         self._gives_up_at = math.inf
         self._waited = 0.0
         self._sent_before_wait = 0
@@ -105,29 +106,30 @@ class Worker:
 
     def run(self) -> Summary:
         """Work until `stop` is called."""
-        return self._work(until_empty=False, deadline=None)
+        return self._work(until_empty=False)
 
     def drain(self, *, once: bool = False, max_seconds: float | None = None) -> Summary:
         """Work until nothing is due, or for one claim, or for so long."""
-        deadline = time.monotonic() + max_seconds if max_seconds else None
-        done = self._work(until_empty=True, deadline=deadline, once=once)
+        if max_seconds:
+            self._ends_at = time.monotonic() + max_seconds
+        done = self._work(until_empty=True, once=once)
         # A claim also ends what expired or crashed, and there may be no janitor to tell of it.
         attempt(DEATHS, self.store.borrow, WorkerInfo(self.store.worker))
         return done
 
-    def _work(self, *, until_empty: bool, deadline: float | None, once: bool = False) -> Summary:
+    def _work(self, *, until_empty: bool, once: bool = False) -> Summary:
         start = time.monotonic()
         self.keeper.events.tell()  # what happens from now on is ours to tell
         for thread in (self.finisher, self.keeper, *self._senders):
             thread.start()
         try:
-            while not self._is_over(deadline):
+            while not self._is_over():
                 if self._claim():
                     if once:
                         break
                 elif self._nothing_left() if until_empty else self._rest():
                     break
-            while not self._is_over(deadline) and not self.held.wait_until_empty(0.2):
+            while not self._is_over() and not self.held.wait_until_empty(LOOK_SECONDS):
                 pass  # what was claimed is finished, unless somebody is in a hurry
         finally:
             self._shut_down()
@@ -157,8 +159,8 @@ class Worker:
         with self._counting:
             self._counts[what] += emails
 
-    def _is_over(self, deadline: float | None) -> bool:
-        return self.stopping.is_set() or (deadline is not None and time.monotonic() >= deadline)
+    def _is_over(self) -> bool:
+        return self.stopping.is_set() or time.monotonic() >= self._ends_at
 
     def _claim(self) -> bool:
         """Claim what there is room for; tells whether to go on at once."""
@@ -169,9 +171,28 @@ class Worker:
         emails = self.claimer.claim(min(self.batch_size, room))
         self._claimed += len(emails)
         self.held.add(emails)
+        if emails and emails[0].alone:
+            self._send_alone(emails)
+            return True
+        self._put_jobs(emails)
+        return bool(emails)
+
+    def _send_alone(self, emails: Sequence[Email]) -> None:
+        """Send emails that a worker held when it died, while nothing else is on board.
+
+        If they are what killed it, they take no other email with them.
+        """
+        while not self.held.wait_until_at_most(len(emails), LOOK_SECONDS):
+            if self._is_over():
+                self._give_back(emails)
+                return
+        self._put_jobs(emails)
+        while not self.held.wait_until_empty(LOOK_SECONDS) and not self._is_over():
+            pass
+
+    def _put_jobs(self, emails: Sequence[Email]) -> None:
         for job in self._batches(emails):
             self._jobs.put(job)
-        return bool(emails)
 
     def _rest(self) -> bool:
         """Wait until there may be work; that never ends by itself."""
@@ -318,6 +339,8 @@ LEFT = (
     "Nothing is lost: when the leases end, a worker takes these emails up again. "
     "What may have been sent already is repeated under its key, or as its template says."
 )
+LOOK_SECONDS = 0.2
+"""Seconds between looks whether a run is over."""
 WORTH_WAITING = 10.0
 """Seconds that a run until the queue is empty waits for a rate limit."""
 
