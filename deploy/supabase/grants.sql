@@ -3,14 +3,14 @@
 
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'mailgres_app') THEN
-        CREATE ROLE mailgres_app;
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'mailgres_worker_login') THEN
+        CREATE ROLE mailgres_worker_login;
     END IF;
 END
 $$;
 
-ALTER ROLE mailgres_app LOGIN INHERIT CONNECTION LIMIT 30;
-GRANT mailgres_worker TO mailgres_app;
+ALTER ROLE mailgres_worker_login LOGIN INHERIT CONNECTION LIMIT 30;
+GRANT mailgres_worker TO mailgres_worker_login;
 
 -- Grants and row security of the queue as they should be, for the roles there are now.
 SELECT mailgres.secure();

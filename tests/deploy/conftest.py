@@ -22,4 +22,4 @@ def project(cluster: Cluster, supabase_roles: None, migrations: Path) -> Iterato
         try:
             yield url
         finally:
-            cluster.drop_roles("mailgres_app")
+            cluster.drop_roles("mailgres_worker_login")

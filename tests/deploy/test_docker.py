@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from deploy.files import DEPLOY, ROOT, check_call, read
 from mailgres import __version__
@@ -167,7 +168,8 @@ def test_ours_may_do_little(compose: Any) -> None:
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in service
-        assert "volumes" not in service
+        assert service["volumes"] == ["socket:/var/run/postgresql:ro"]
+        assert service["mem_limit"] == "512m"
 
 
 def test_nothing_is_open_to_the_world(compose: Any) -> None:
@@ -190,6 +192,43 @@ def test_secrets_come_from_outside_and_their_lack_is_told(compose: Any) -> None:
         assert url.password is None
 
 
+def variables(service: Any) -> set[str]:
+    """The variables of .env that a service gets."""
+    return set(re.findall(r"\$\{(\w+):", " ".join(service["environment"].values())))
+
+
+def test_each_service_has_its_own_role_and_no_other_password(compose: Any) -> None:
+    services = compose["services"]
+    roles = {
+        name: urlsplit(services[name]["environment"]["DATABASE_URL"]).username
+        for name in ("migrate", "worker", "serve")
+    }
+    login = "mailgres_worker_login"
+    assert roles == {"migrate": "mailgres_owner", "worker": login, "serve": login}
+    assert variables(services["migrate"]) == {"OWNER_PASSWORD"}
+    assert variables(services["worker"]) == {"WORKER_PASSWORD"}
+    assert not variables(services["serve"]) & {"OWNER_PASSWORD", "POSTGRES_PASSWORD"}
+    assert "env_file" not in services["migrate"], "it needs no key of a provider"
+
+
+def test_the_way_to_the_database_is_a_socket_that_asks_for_a_password(compose: Any) -> None:
+    services = compose["services"]
+    for name in ("migrate", "worker", "serve"):
+        given = conninfo_to_dict(services[name]["environment"]["DATABASE_URL"])
+        assert (given["host"], given["dbname"]) == ("/var/run/postgresql", "mailgres")
+    assert "socket:/var/run/postgresql" in services["postgres"]["volumes"]
+    assert services["postgres"]["environment"]["POSTGRES_INITDB_ARGS"] == "--auth=scram-sha-256"
+
+
+def test_a_new_volume_gets_the_roles_and_then_their_passwords(compose: Any) -> None:
+    mounted = [
+        one.split(":") for one in compose["services"]["postgres"]["volumes"] if "initdb.d" in one
+    ]
+    assert [mode for _, _, mode in mounted] == ["ro", "ro"]
+    files = [(DOCKER / source).resolve() for source, _, _ in sorted(mounted, key=lambda x: x[1])]
+    assert files == [DEPLOY / "roles.sql", DOCKER / "passwords.sql"]
+
+
 def test_the_build_finds_its_files(compose: Any) -> None:
     build = compose["services"]["worker"]["build"]
     context = (DOCKER / build["context"]).resolve()
@@ -199,7 +238,7 @@ def test_the_build_finds_its_files(compose: Any) -> None:
 
 def test_files_with_secrets_are_not_for_git() -> None:
     ignored = (ROOT / ".gitignore").read_text().split()
-    assert {".env", "mailgres.env"} <= set(ignored)
+    assert {".env", "mailgres.env", "mailgres-migrate.env"} <= set(ignored)
 
 
 def test_docker_understands_it(tmp_path: Path) -> None:
@@ -210,7 +249,8 @@ def test_docker_understands_it(tmp_path: Path) -> None:
     ).returncode:
         pytest.skip("docker has no compose here")
     shutil.copy(DOCKER / "compose.yaml", tmp_path)
-    (tmp_path / ".env").write_text("POSTGRES_PASSWORD=x\nMAILGRES_SERVE_SECRET=y\n")
+    example = read("docker", ".env.example")
+    (tmp_path / ".env").write_text(re.sub(r"^(\w+)=$", r"\1=x", example, flags=re.MULTILINE))
     command = ["docker", "compose", "-f", str(tmp_path / "compose.yaml"), "config", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,12 @@ PAGES = [path for path in FILES if path.suffix == ".md"]
 SECRETS = re.compile(r"eyJ[\w-]{10,}|re_\w{8,}|Bearer [\w.~+/-]{8,}|AKIA\w{8,}|sb_secret_\w+")
 
 
+IN_ARGUMENTS = re.compile(
+    r"--database-url|_DATABASE_URL\"|-e \w+=|--env \w+=|PASSWORD '\w|PGPASSWORD=\w|psql \S*://"
+)
+"""What would show a secret to everybody who lists processes, or in a log of statements."""
+
+
 def name(path: Path) -> str:
     return path.relative_to(DEPLOY).as_posix()
 
@@ -68,3 +74,18 @@ def test_every_setting_exists(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=name)
 def test_nothing_is_secret(file: Path) -> None:
     assert not SECRETS.search(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_no_command_has_a_secret_among_its_arguments(file: Path) -> None:
+    assert not IN_ARGUMENTS.search(code(file))
+
+
+@pytest.mark.parametrize("way", ["cron", "systemd"])
+def test_only_migrate_reads_the_password_of_the_owner(way: str) -> None:
+    guide = read(way, "README.md")
+    assert "(set -a && . /etc/mailgres-migrate.env && /opt/mailgres/bin/mailgres migrate)" in guide
+    assert "install -m 600 deploy/mailgres-migrate.env.example" in guide
+    for file in (DEPLOY / way).iterdir():
+        if file.suffix != ".md":
+            assert "mailgres-migrate" not in file.read_text(encoding="utf-8")

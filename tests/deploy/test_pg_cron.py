@@ -70,14 +70,15 @@ def server_url(migrations: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def operator_url(server_url: str) -> str:
-    """Somebody who is no superuser, with what the guide grants."""
-    (grant,) = re.findall(r"^GRANT .*;$", read("pg_cron", "README.md"), re.MULTILINE)
+def login_url(server_url: str) -> str:
+    """The login role of workers, with what the guide grants."""
+    (grant,) = re.findall(r"-c \"(GRANT .*)\"$", read("pg_cron", "README.md"), re.MULTILINE)
     with psycopg.connect(server_url) as connection:
-        connection.execute("CREATE ROLE app_operator LOGIN PASSWORD 'x' IN ROLE mailgres_operator")
-        connection.execute(grant)
+        connection.execute(read("roles.sql").encode())
+        connection.execute("ALTER ROLE mailgres_worker_login PASSWORD 'x'")
+        connection.execute(grant.encode())
     parts = urlsplit(server_url)
-    return parts._replace(netloc=f"app_operator:x@{parts.hostname}:{parts.port}").geturl()
+    return parts._replace(netloc=f"mailgres_worker_login:x@{parts.hostname}:{parts.port}").geturl()
 
 
 RUNS = """
@@ -98,17 +99,17 @@ def wait_for(connection: psycopg.Connection, jobs: set[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_real_pg_cron_does_the_upkeep(server_url: str, operator_url: str) -> None:
+def test_a_real_pg_cron_does_the_upkeep(server_url: str, login_url: str) -> None:
     with (
-        psycopg.connect(operator_url, autocommit=True) as operator,
+        psycopg.connect(login_url, autocommit=True) as login,
         psycopg.connect(server_url, autocommit=True) as admin,
     ):
-        operator.execute("SET mailgres.alert_email = 'ops@example.com'")
-        operator.execute(read("pg_cron", "janitors.sql").encode())
+        login.execute("SET mailgres.alert_email = 'ops@example.com'")
+        login.execute(read("pg_cron", "janitors.sql").encode())
         jobs = set(re.findall(r"mailgres-\w+", read("pg_cron", "janitors.sql")))
         jobs -= {"mailgres-history"}  # by night
         put_something_to_do(admin)
-        runs = wait_for(operator, jobs)
+        runs = wait_for(login, jobs)
         assert {
             job: runs.get(job) for job in jobs if runs.get(job, [None])[0] != ["succeeded"]
         } == {}
@@ -118,8 +119,8 @@ def test_a_real_pg_cron_does_the_upkeep(server_url: str, operator_url: str) -> N
             "old": None,
             "alert": "mailgres_alert",
         }
-        operator.execute(read("pg_cron", "unschedule.sql").encode())
-        assert operator.execute("SELECT count(*) FROM cron.job").fetchone() == (0,)
+        login.execute(read("pg_cron", "unschedule.sql").encode())
+        assert login.execute("SELECT count(*) FROM cron.job").fetchone() == (0,)
 
 
 def put_something_to_do(admin: psycopg.Connection) -> None:

@@ -164,9 +164,9 @@ def test_the_user_of_the_grants_can_work_the_queue_and_nothing_else(
         run(editor, "supabase", "grants.sql")
     editor.execute(WELCOME)
     # as \password does, with which psql leaves no trace
-    cluster.admin.execute(f"ALTER ROLE mailgres_app PASSWORD '{PASSWORD}'")
+    cluster.admin.execute(f"ALTER ROLE mailgres_worker_login PASSWORD '{PASSWORD}'")
     parts = urlsplit(project)
-    place = f"mailgres_app:{PASSWORD.replace(' ', '%20')}@{parts.hostname}:{parts.port}"
+    place = f"mailgres_worker_login:{PASSWORD.replace(' ', '%20')}@{parts.hostname}:{parts.port}"
     program = Program(parts._replace(netloc=place).geturl())
     done = program.run("process", "--until-empty")
     assert '"sent": 1' in done.stdout, done.stderr

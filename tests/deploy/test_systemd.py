@@ -116,3 +116,8 @@ def test_a_stop_leaves_time_for_what_is_under_way(unit: str) -> None:
     found = directives(unit)
     assert int(found["TimeoutStopSec"][0]) > 30 + 10  # grace, and giving back the rest
     assert found["KillMode"] == ["mixed"]
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_memory_is_limited(unit: str) -> None:
+    assert directives(unit)["MemoryMax"] == ["512M"]
