@@ -107,3 +107,8 @@ CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
 -- Counts are added to.
 CREATE DOMAIN mailgres.count AS int CHECK (VALUE BETWEEN 0 AND 1000000000);
 CREATE DOMAIN mailgres.most_retries AS int CHECK (VALUE BETWEEN 0 AND 100);
+-- A time that can be added to and subtracted from, and that programs can read: infinity would make
+-- claims, janitors and figures fail for all emails. What an email waits for may be infinite.
+CREATE DOMAIN mailgres.moment AS timestamptz
+    CONSTRAINT is_in_years_1_to_9999
+    CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');

@@ -26,11 +26,11 @@ CREATE TABLE public.email_queue (
     status               mailgres.status NOT NULL DEFAULT 'pending',
     retries              mailgres.count NOT NULL DEFAULT 0,
     max_retries          mailgres.most_retries NOT NULL DEFAULT 3,
-    last_attempt_at      timestamptz,
+    last_attempt_at      mailgres.moment,
     next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
     error_message        text,
     resend_id            text,
-    created_at           timestamptz NOT NULL DEFAULT mailgres.now(),
+    created_at           mailgres.moment NOT NULL DEFAULT mailgres.now(),
 
     -- whose it is, when and by which way it goes
     tenant_id            mailgres.tenant NOT NULL DEFAULT 'default',
@@ -46,8 +46,8 @@ CREATE TABLE public.email_queue (
     max_retry_delay      mailgres.delay,
 
     -- how it ended, or how the last try did
-    sent_at              timestamptz,
-    dead_at              timestamptz,
+    sent_at              mailgres.moment,
+    dead_at              mailgres.moment,
     dead_reason          mailgres.dead_reason,
     error_code           text,
     error_class          mailgres.error_class,
@@ -58,18 +58,18 @@ CREATE TABLE public.email_queue (
     -- the tries
     generation           mailgres.count NOT NULL DEFAULT 0,
     template_version     int,
-    first_attempt_at     timestamptz,
-    uncertain_since      timestamptz,
-    parked_since         timestamptz,
+    first_attempt_at     mailgres.moment,
+    uncertain_since      mailgres.moment,
+    parked_since         mailgres.moment,
     last_duration_ms     int,
     batch_id             uuid,
     batch_size           int,
     lease_token          uuid,
-    leased_at            timestamptz,
-    lease_until          timestamptz,
+    leased_at            mailgres.moment,
+    lease_until          mailgres.moment,
     lease_worker         text,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
-    begun_at             timestamptz,
+    begun_at             mailgres.moment,
 
     -- content of applications that render themselves
     from_email           mailgres.sender,

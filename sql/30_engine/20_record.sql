@@ -22,13 +22,21 @@ END;
 COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
     'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
 
+-- How long an email took. One that was sent before its time, which may be infinite, took none.
+CREATE FUNCTION mailgres.seconds_between(p_from timestamptz, p_to timestamptz) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END;
+
+COMMENT ON FUNCTION mailgres.seconds_between(timestamptz, timestamptz) IS
+    'Seconds from one time to a later one; 0 if it is not later.';
+
 -- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
 CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_took constant double precision := CASE WHEN q.status = 'sent' THEN greatest(
-        date_part('epoch', q.sent_at - greatest(q.created_at, q.scheduled_for)), 0) END;
+    v_took constant double precision := CASE WHEN q.status = 'sent' THEN
+        mailgres.seconds_between(greatest(q.created_at, q.scheduled_for), q.sent_at) END;
 BEGIN
     INSERT INTO mailgres.rollup_deltas
         (hour, template_type, tenant_id, provider, error_code, status, retries, within,
@@ -168,14 +176,14 @@ BEGIN
            min(r.created_at) FILTER (WHERE r.emails > 0), max(r.created_at) FILTER (WHERE r.emails > 0)
     FROM (
         SELECT n.created_at, n.template_type, n.tenant_id, n.provider, n.error_code, n.status, n.retries,
-               CASE WHEN n.status = 'sent' THEN greatest(
-                   date_part('epoch', n.sent_at - greatest(n.created_at, n.scheduled_for)), 0) END AS took,
+               CASE WHEN n.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(n.created_at, n.scheduled_for), n.sent_at) END AS took,
                n.dead_at, n.dead_reason, 1 AS emails
         FROM new_rows n WHERE n.status IN ('sent', 'failed', 'cancelled')
         UNION ALL
         SELECT o.created_at, o.template_type, o.tenant_id, o.provider, o.error_code, o.status, o.retries,
-               CASE WHEN o.status = 'sent' THEN greatest(
-                   date_part('epoch', o.sent_at - greatest(o.created_at, o.scheduled_for)), 0) END,
+               CASE WHEN o.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(o.created_at, o.scheduled_for), o.sent_at) END,
                o.dead_at, o.dead_reason, -1
         FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
     ) r

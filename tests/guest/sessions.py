@@ -84,6 +84,15 @@ SETTINGS: dict[str, dict[str, str]] = {
         "parallel_setup_cost": "0",
         "parallel_tuple_cost": "0",
     },
+    "PL/pgSQL that prefers variables": {
+        "plpgsql.variable_conflict": "use_variable",
+        "plpgsql.extra_errors": "all",
+    },
+    "PL/pgSQL that prefers columns": {
+        "plpgsql.variable_conflict": "use_column",
+        "plpgsql.check_asserts": "off",
+    },
+    "messages of errors only": {"client_min_messages": "error", "track_activities": "off"},
     "a search_path of others": {"search_path": "decoy, public, mailgres"},
     "an empty search_path": {"search_path": ""},
 }

@@ -168,7 +168,7 @@ INTERNAL: Final = {
         provider_for quota_left read_filter record record_import record_removal record_truncate
         refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
         remember_objects rest_of_batches retry_delay revoke_unintended rights room_at room_for
-        secure send_alert set_aside set_bucket remove_orphans
+        seconds_between secure send_alert set_aside set_bucket remove_orphans
         known_policy providers_of register_providers set_initial_route set_circuit share_of
         correct_leases correct_provider correct_times filled_until time_after
         suppress_reported take_emails take_lost take_tokens tenant_room time_text
