@@ -27,15 +27,16 @@ SET LOCAL lock_timeout = '5s';
 SET LOCAL statement_timeout = 0;
 
 -- A schema mailgres that is there already has to be an installation of ours, or empty and our own:
--- whoever owns the schema can replace everything in it. An installation goes on belonging to its
--- owner, also if a superuser or a member of the owner migrates it.
+-- whoever owns the schema can replace everything in it. A migration calls functions of the schema, and
+-- SET ROLE protects nobody from them, because they can RESET it: so only the owner migrates, or one
+-- superuser what another owns.
 DO $$
 DECLARE
     v_schema     record;
     v_stranger   record;
     v_installed  boolean;
 BEGIN
-    SELECT n.oid, n.nspowner, o.rolname AS owner INTO v_schema
+    SELECT n.oid, n.nspowner, o.rolname AS owner, o.rolsuper INTO v_schema
     FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner WHERE n.nspname = 'mailgres';
     IF NOT FOUND THEN
         RETURN;
@@ -45,11 +46,13 @@ BEGIN
         WHERE c.oid IN (to_regclass('mailgres.schema_version'), to_regclass('public.email_queue'))
           AND c.relkind = 'r' AND c.relowner = v_schema.nspowner);
 
-    IF v_schema.owner <> current_user AND NOT (v_installed AND pg_has_role(v_schema.nspowner, 'MEMBER')) THEN
+    IF v_schema.owner <> current_user
+       AND NOT (v_installed AND v_schema.rolsuper AND pg_has_role(v_schema.nspowner, 'MEMBER')) THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('the schema mailgres belongs to the role %s, and %s migrates', v_schema.owner, current_user),
             HINT = CASE WHEN v_installed
-                THEN format('Nothing was changed. Migrate as %s, or as a superuser.', v_schema.owner)
+                THEN format('Nothing was changed. Its functions would run with your rights: connect as %1$s. If you '
+                            'trust that role, you may connect as yourself with PGOPTIONS=''-c role=%1$s''.', v_schema.owner)
                 ELSE 'Nothing was changed. It is not an installation of mailgres: rename it (ALTER SCHEMA mailgres '
                      'RENAME TO …) or drop it, and run `mailgres migrate` again.' END;
     END IF;

@@ -687,6 +687,11 @@ CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
 -- Counts are added to.
 CREATE DOMAIN mailgres.count AS int CHECK (VALUE BETWEEN 0 AND 1000000000);
 CREATE DOMAIN mailgres.most_retries AS int CHECK (VALUE BETWEEN 0 AND 100);
+-- A time that can be added to and subtracted from, and that programs can read: infinity would make
+-- claims, janitors and figures fail for all emails. What an email waits for may be infinite.
+CREATE DOMAIN mailgres.moment AS timestamptz
+    CONSTRAINT is_in_years_1_to_9999
+    CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
 
 -- ---- sql/20_tables/60_email_queue.sql
 
@@ -718,11 +723,11 @@ CREATE TABLE public.email_queue (
     status               mailgres.status NOT NULL DEFAULT 'pending',
     retries              mailgres.count NOT NULL DEFAULT 0,
     max_retries          mailgres.most_retries NOT NULL DEFAULT 3,
-    last_attempt_at      timestamptz,
+    last_attempt_at      mailgres.moment,
     next_retry_at        timestamptz NOT NULL DEFAULT mailgres.now(),
     error_message        text,
     resend_id            text,
-    created_at           timestamptz NOT NULL DEFAULT mailgres.now(),
+    created_at           mailgres.moment NOT NULL DEFAULT mailgres.now(),
 
     -- whose it is, when and by which way it goes
     tenant_id            mailgres.tenant NOT NULL DEFAULT 'default',
@@ -738,8 +743,8 @@ CREATE TABLE public.email_queue (
     max_retry_delay      mailgres.delay,
 
     -- how it ended, or how the last try did
-    sent_at              timestamptz,
-    dead_at              timestamptz,
+    sent_at              mailgres.moment,
+    dead_at              mailgres.moment,
     dead_reason          mailgres.dead_reason,
     error_code           text,
     error_class          mailgres.error_class,
@@ -750,18 +755,18 @@ CREATE TABLE public.email_queue (
     -- the tries
     generation           mailgres.count NOT NULL DEFAULT 0,
     template_version     int,
-    first_attempt_at     timestamptz,
-    uncertain_since      timestamptz,
-    parked_since         timestamptz,
+    first_attempt_at     mailgres.moment,
+    uncertain_since      mailgres.moment,
+    parked_since         mailgres.moment,
     last_duration_ms     int,
     batch_id             uuid,
     batch_size           int,
     lease_token          uuid,
-    leased_at            timestamptz,
-    lease_until          timestamptz,
+    leased_at            mailgres.moment,
+    lease_until          mailgres.moment,
     lease_worker         text,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
-    begun_at             timestamptz,
+    begun_at             mailgres.moment,
 
     -- content of applications that render themselves
     from_email           mailgres.sender,
@@ -1639,13 +1644,21 @@ END;
 COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
     'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
 
+-- How long an email took. One that was sent before its time, which may be infinite, took none.
+CREATE FUNCTION mailgres.seconds_between(p_from timestamptz, p_to timestamptz) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END;
+
+COMMENT ON FUNCTION mailgres.seconds_between(timestamptz, timestamptz) IS
+    'Seconds from one time to a later one; 0 if it is not later.';
+
 -- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
 CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_took constant double precision := CASE WHEN q.status = 'sent' THEN greatest(
-        date_part('epoch', q.sent_at - greatest(q.created_at, q.scheduled_for)), 0) END;
+    v_took constant double precision := CASE WHEN q.status = 'sent' THEN
+        mailgres.seconds_between(greatest(q.created_at, q.scheduled_for), q.sent_at) END;
 BEGIN
     INSERT INTO mailgres.rollup_deltas
         (hour, template_type, tenant_id, provider, error_code, status, retries, within,
@@ -1785,14 +1798,14 @@ BEGIN
            min(r.created_at) FILTER (WHERE r.emails > 0), max(r.created_at) FILTER (WHERE r.emails > 0)
     FROM (
         SELECT n.created_at, n.template_type, n.tenant_id, n.provider, n.error_code, n.status, n.retries,
-               CASE WHEN n.status = 'sent' THEN greatest(
-                   date_part('epoch', n.sent_at - greatest(n.created_at, n.scheduled_for)), 0) END AS took,
+               CASE WHEN n.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(n.created_at, n.scheduled_for), n.sent_at) END AS took,
                n.dead_at, n.dead_reason, 1 AS emails
         FROM new_rows n WHERE n.status IN ('sent', 'failed', 'cancelled')
         UNION ALL
         SELECT o.created_at, o.template_type, o.tenant_id, o.provider, o.error_code, o.status, o.retries,
-               CASE WHEN o.status = 'sent' THEN greatest(
-                   date_part('epoch', o.sent_at - greatest(o.created_at, o.scheduled_for)), 0) END,
+               CASE WHEN o.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(o.created_at, o.scheduled_for), o.sent_at) END,
                o.dead_at, o.dead_reason, -1
         FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
     ) r

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -89,6 +90,12 @@ def other(cluster: Cluster, owner: str) -> Iterator[psycopg.Connection]:
         connection.execute(f"DROP OWNED BY {name} CASCADE")
 
 
+def name_of(connection: psycopg.Connection) -> str:
+    row = connection.execute("SELECT current_user").fetchone()
+    assert row
+    return str(row[0])
+
+
 VERSION_TABLE = """
     CREATE TABLE mailgres.schema_version (version_num varchar(32) PRIMARY KEY);
     INSERT INTO mailgres.schema_version VALUES ('0001_initial');
@@ -160,10 +167,58 @@ def test_an_empty_schema_of_the_migrating_role_is_used(
     assert migrate.current(empty_database_url) == "0001_initial"
 
 
-def test_a_superuser_migrates_on_behalf_of_the_owner(
+# All that a migration would call, made by somebody who waits for a superuser.
+FAKE_INSTALLATION = f"""
+    CREATE SCHEMA mailgres;
+    {VERSION_TABLE}
+    CREATE TABLE public.email_queue (id int);
+    CREATE FUNCTION mailgres.remember_objects() RETURNS void LANGUAGE plpgsql
+        AS $$ BEGIN RESET ROLE; CREATE ROLE made_by_planted_code; END $$;
+    CREATE FUNCTION mailgres.secure() RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
+"""
+
+
+@pytest.mark.parametrize("act", [upgrade, print_and_run])
+def test_a_planted_installation_runs_nothing_as_the_superuser_who_migrates(
+    cluster: Cluster, owner: str, other: psycopg.Connection, migrations: Path, act: object
+) -> None:
+    """SET ROLE does not take a superuser's rights away: what runs then can RESET it."""
+    assert callable(act)
+    with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    other.execute(FAKE_INSTALLATION)
+    with pytest.raises((MigrationFailed, AssertionError), match="mailgres belongs to"):
+        act(cluster.superuser_url(owner), migrations)
+    made = "SELECT FROM pg_roles WHERE rolname = 'made_by_planted_code'"
+    assert cluster.admin.execute(made).fetchone() is None
+
+
+@pytest.mark.parametrize("who", ["a superuser", "a member"])
+def test_nobody_migrates_what_another_role_owns_without_saying_so(
+    cluster: Cluster, owner: str, other: psycopg.Connection, migrations: Path, who: str
+) -> None:
+    migrate.upgrade(owner, directory=migrations)
+    role = urlsplit(owner).username
+    url = cluster.superuser_url(owner)
+    if who == "a member":
+        member = name_of(other)
+        cluster.admin.execute(f"GRANT {role} TO {member}")
+        cluster.admin.execute(f"ALTER ROLE {member} LOGIN PASSWORD 'x'")
+        parts = urlsplit(url)
+        url = parts._replace(netloc=f"{member}:x@{parts.hostname}:{parts.port}").geturl()
+    with pytest.raises(MigrationFailed, match="mailgres belongs to") as raised:
+        migrate.upgrade(url, directory=migrations)
+    assert raised.value.hint
+    assert f"-c role={role}" in raised.value.hint
+    migrate.upgrade(f"{url}?options=-c%20role%3D{role}", directory=migrations)
+
+
+def test_a_superuser_migrates_what_another_superuser_owns(
     cluster: Cluster, owner: str, migrations: Path, tmp_path: Path
 ) -> None:
     """What a later migration makes belongs to the owner of the rest."""
+    role = urlsplit(owner).username
+    cluster.admin.execute(f"ALTER ROLE {role} SUPERUSER")
     migrate.upgrade(owner, directory=migrations)
     newer = copy_migrations(migrations, tmp_path / "migrations")
     add_revision(newer, "CREATE TABLE mailgres.more ();", "DROP TABLE mailgres.more;")
