@@ -3,8 +3,8 @@
 -- form that all of them have in common is what suppressions and allowed senders are
 -- compared by. It is not the address that is written to.
 --
--- Most addresses are ASCII and need no more than lower(); the functions below are called
--- for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
+-- Most addresses are ASCII and need no more than lower(), by the rules of C: a Turkish I has no
+-- dot in lower case. The functions below are called for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
 
 -- Characters that are not seen (Default_Ignorable_Code_Point), and the marks that change
 -- the direction of what follows.
@@ -114,7 +114,7 @@ DECLARE
     v_domain   text;
 BEGIN
     IF getdatabaseencoding() <> 'UTF8' OR octet_length(p_address) > c_longest THEN
-        RETURN lower(p_address);
+        RETURN lower(p_address COLLATE "C");
     END IF;
     v_address := normalize(mailgres.lower_unicode(
         regexp_replace(normalize(p_address, NFKC), mailgres.invisible_characters(), '', 'g')), NFKC);
@@ -132,7 +132,7 @@ COMMENT ON FUNCTION mailgres.canonical_unicode(text) IS
 
 CREATE FUNCTION mailgres.canonical_address(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_address)
+RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_address COLLATE "C")
             ELSE mailgres.canonical_unicode(p_address) END;
 
 COMMENT ON FUNCTION mailgres.canonical_address(text) IS

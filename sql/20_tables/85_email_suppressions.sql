@@ -1,5 +1,5 @@
 CREATE TABLE public.email_suppressions (
-    recipient_email  text NOT NULL CHECK (recipient_email = lower(recipient_email)),
+    recipient_email  text NOT NULL CHECK (recipient_email = lower(recipient_email COLLATE "C")),
     tenant_id        text NOT NULL DEFAULT '*',
     reason           text NOT NULL CHECK (reason IN ('bounced', 'complained', 'unsubscribed', 'manual')),
     detail           text,

@@ -52,7 +52,7 @@ DECLARE
         FROM jsonb_path_query(p_outcomes, '$[*] ? (@.suppress == true && @.outcome == "permanent")') o);
 BEGIN
     INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-    SELECT lower(q.recipient_email), '*', 'bounced', q.error_message, q.id
+    SELECT mailgres.canonical_address(q.recipient_email), '*', 'bounced', q.error_message, q.id
     FROM public.email_queue q
     WHERE q.id = ANY (v_ids) AND q.dead_reason = 'permanent'
     ON CONFLICT DO NOTHING;

@@ -42,9 +42,9 @@ BEGIN
     v_filter := jsonb_populate_record(NULL::mailgres.filter, p_filter);
     IF v_filter.recipient IS NOT NULL THEN
         v_filter.domain := nullif(ARRAY(
-            SELECT lower(substr(r, 2) COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
+            SELECT mailgres.canonical_address(substr(r, 2)) FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
         v_filter.recipient := ARRAY(
-            SELECT lower(r COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
+            SELECT mailgres.canonical_address(r) FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
         IF v_filter.recipient = '{}' AND v_filter.domain IS NOT NULL THEN
             v_filter.recipient := NULL;
         END IF;
@@ -121,11 +121,13 @@ AS $$
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
       AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
            OR p_filter.recipient IS NOT NULL
-              -- the length tells most others apart, and costs less than to make them lower
-              AND octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
-              AND lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
+              -- The length tells most others apart, and costs less than to make them lower. Beyond
+              -- ASCII the spellings of one address have several lengths.
+              AND (octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
+                   OR octet_length(q.recipient_email) > length(q.recipient_email))
+              AND mailgres.canonical_address(q.recipient_email) = ANY (p_filter.recipient)
            OR p_filter.domain IS NOT NULL
-              AND split_part(lower(q.recipient_email COLLATE "C"), '@', 2) = ANY (p_filter.domain))
+              AND split_part(mailgres.canonical_address(q.recipient_email), '@', 2) = ANY (p_filter.domain))
       AND (p_filter.since IS NULL OR q.created_at >= p_filter.since)
       AND (p_filter.until IS NULL OR q.created_at < p_filter.until)
       AND q.id BETWEEN p_first_id AND p_last_id

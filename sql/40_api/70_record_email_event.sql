@@ -53,7 +53,7 @@ BEGIN
     END IF;
     IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-        VALUES (lower(v_email.recipient_email),
+        VALUES (mailgres.canonical_address(v_email.recipient_email),
                 CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
                 p_event, mailgres.without_addresses(p_detail), v_id)
         ON CONFLICT DO NOTHING;

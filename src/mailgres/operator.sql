@@ -129,7 +129,7 @@ FROM mailgres.settings s
 SELECT to_jsonb(s) FROM public.email_suppressions s
 WHERE (%(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s)
   AND (%(reason)s::text IS NULL OR s.reason = %(reason)s)
-  AND (%(containing)s::text IS NULL OR strpos(s.recipient_email, lower(%(containing)s)) > 0)
+  AND (%(containing)s::text IS NULL OR strpos(s.recipient_email, lower(%(containing)s COLLATE "C")) > 0)
 ORDER BY s.created_at DESC, s.recipient_email LIMIT %(limit)s
 
 -- suppress --

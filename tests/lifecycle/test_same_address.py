@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import idna
@@ -10,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from mailgres import resources
 from support.queue import WITHOUT_KEYS, Queue
 
 DISGUISES = {
@@ -149,3 +152,108 @@ def test_sql_has_the_a_labels_that_the_worker_sends_to(queue: Queue, domain: str
         labels = (label.encode("punycode").decode("ascii") for label in domain.split("."))
         worker = ".".join(f"xn--{label}" if label[-1] != "-" else label[:-1] for label in labels)
     assert queue.value("SELECT mailgres.canonical_address(%s)", f"ana@{domain}") == f"ana@{worker}"
+
+
+def _attempt(queue: Queue, address: str) -> None:
+    """Send to an address that came past the door, as a restore from elsewhere brings it."""
+    queue.open_the_door()
+    queue_id = queue.enqueue()
+    queue.run("UPDATE email_queue SET recipient_email = %s WHERE id = %s", address, queue_id)
+
+
+def _by_event(queue: Queue, address: str, event: str) -> None:
+    _attempt(queue, address)
+    queue.run("SELECT record_email_event(%s, %s)", event, queue.attempt("sent").id)
+
+
+def _by_finish(queue: Queue, address: str) -> None:
+    _attempt(queue, address)
+    queue.attempt("permanent", code="550", message="unknown", suppress=True)
+
+
+def _by_suppress(queue: Queue, address: str) -> None:
+    (told,) = queue.rows(
+        "SELECT outcome FROM mailgres.suppress(%s)", Jsonb([{"recipient_email": address}])
+    )
+    if told.outcome == "address":  # refused, and nobody thinks that it is suppressed
+        queue.suppress("sup@example.com")
+
+
+def _by_update(queue: Queue, address: str) -> None:
+    queue.suppress("another@example.com")
+    queue.run("UPDATE email_suppressions SET recipient_email = %s", address)
+
+
+def _by_copy(queue: Queue, address: str) -> None:
+    rows = "COPY email_suppressions (recipient_email, reason) FROM STDIN"
+    with queue.conn.cursor() as cursor, cursor.copy(rows) as copy:
+        copy.write_row((address, "manual"))
+
+
+WRITERS: dict[str, Callable[[Queue, str], None]] = {
+    "suppress": _by_suppress,
+    "INSERT": lambda queue, address: queue.suppress(address),
+    "UPDATE": _by_update,
+    "COPY": _by_copy,
+    "a bounce": lambda queue, address: _by_event(queue, address, "bounced"),
+    "a complaint": lambda queue, address: _by_event(queue, address, "complained"),
+    "finish": _by_finish,
+}
+ODD = {
+    name: address
+    for name, address in DISGUISES.items()
+    if name != "ligature"  # another domain
+}
+ODD |= {"upper case": "SUP@Example.COM", "plain": "sup@example.com"}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_whoever_suppresses_an_odd_spelling_suppresses_the_address(
+    queue: Queue, writer: str
+) -> None:
+    for name, address in ODD.items():
+        with queue.conn.transaction(force_rollback=True):
+            WRITERS[writer](queue, address)
+            assert queue.value("SELECT recipient_email FROM email_suppressions") == (
+                "sup@example.com"
+            ), name
+            queue_id = queue.enqueue(recipient_email="Sup@example.com")
+            assert queue.claim() == []
+            assert queue.email(queue_id).status == "cancelled", name
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(("one", "other"), SAME[:3])
+def test_whoever_suppresses_a_u_label_suppresses_its_a_label(
+    queue: Queue, writer: str, one: str, other: str
+) -> None:
+    WRITERS[writer](queue, one)
+    queue_id = queue.enqueue(recipient_email=other)
+    assert queue.claim() == []
+    assert queue.email(queue_id).status == "cancelled"
+
+
+@pytest.mark.parametrize("name", ["canonical_address", "canonical_unicode"])
+def test_the_form_does_not_depend_on_the_collation(queue: Queue, name: str) -> None:
+    """In Turkish an I has no dot in lower case."""
+    query = f"SELECT mailgres.{name}('INFO@EXAMPLE.COM' COLLATE \"tr-x-icu\")"
+    assert queue.value(query) == "info@example.com"
+
+
+def test_a_search_finds_every_spelling(queue: Queue) -> None:
+    found = {queue.enqueue(recipient_email=address) for address in SAME[0]}
+    queue.enqueue(recipient_email="ana@example.com")
+    for given in (*SAME[0], "ANA@B\u00dccher.example", "@b\u00fccher.example"):
+        asked = Jsonb({"recipient": [given]})
+        rows = queue.rows("SELECT mailgres.find_emails(%s) AS id", asked)
+        assert {row.id for row in rows} == found, given
+
+
+def test_addresses_are_compared_in_one_form_only() -> None:
+    """`lower()` of an address is no form of its own: only the function that defines it has one."""
+    for path in resources.sql_directory().rglob("*.sql"):
+        if path.name in {"50_canonical_address.sql", "42_without_recipients.sql"}:
+            continue
+        text = path.read_text()
+        found = re.findall(r"\blower\([^()]*(?:recipient|email|address)[^()]*\)", text)
+        assert [each for each in found if 'COLLATE "C"' not in each] == [], path.name
