@@ -80,8 +80,8 @@ COMMENT ON FUNCTION mailgres.refuse(text, text, text) IS
 -- form that all of them have in common is what suppressions and allowed senders are
 -- compared by. It is not the address that is written to.
 --
--- Most addresses are ASCII and need no more than lower(); the functions below are called
--- for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
+-- Most addresses are ASCII and need no more than lower(), by the rules of C: a Turkish I has no
+-- dot in lower case. The functions below are called for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
 
 -- Characters that are not seen (Default_Ignorable_Code_Point), and the marks that change
 -- the direction of what follows.
@@ -191,7 +191,7 @@ DECLARE
     v_domain   text;
 BEGIN
     IF getdatabaseencoding() <> 'UTF8' OR octet_length(p_address) > c_longest THEN
-        RETURN lower(p_address);
+        RETURN lower(p_address COLLATE "C");
     END IF;
     v_address := normalize(mailgres.lower_unicode(
         regexp_replace(normalize(p_address, NFKC), mailgres.invisible_characters(), '', 'g')), NFKC);
@@ -209,7 +209,7 @@ COMMENT ON FUNCTION mailgres.canonical_unicode(text) IS
 
 CREATE FUNCTION mailgres.canonical_address(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_address)
+RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_address COLLATE "C")
             ELSE mailgres.canonical_unicode(p_address) END;
 
 COMMENT ON FUNCTION mailgres.canonical_address(text) IS
@@ -975,7 +975,7 @@ COMMENT ON COLUMN public.email_logs.role IS 'The database role that made the cha
 -- ---- sql/20_tables/85_email_suppressions.sql
 
 CREATE TABLE public.email_suppressions (
-    recipient_email  text NOT NULL CHECK (recipient_email = lower(recipient_email)),
+    recipient_email  text NOT NULL CHECK (recipient_email = lower(recipient_email COLLATE "C")),
     tenant_id        text NOT NULL DEFAULT '*',
     reason           text NOT NULL CHECK (reason IN ('bounced', 'complained', 'unsubscribed', 'manual')),
     detail           text,
@@ -2001,13 +2001,144 @@ COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval,
 
 -- Providers quote addresses in their texts. What analysts may read has a
 -- placeholder instead; the text as it came is in error_detail, for operators.
+-- The @ may be written as in a URL (%40, %2540), in HTML (&#64;), in JSON (\u0040), or
+-- with a compatibility character. src/mailgres/trace.py has the same pattern.
 
 CREATE FUNCTION mailgres.without_addresses(p_text text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN regexp_replace(left(p_text, 2000), '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)(@|%40)[^\s<>"''(),;:]+', '<address>', 'gi');
+RETURN regexp_replace(left(p_text, 2000),
+    '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)'
+    || '(@|\uff20|\ufe6b|%(25)?40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040)[^\s<>"''(),;:]+', '<address>', 'gi');
 
 COMMENT ON FUNCTION mailgres.without_addresses(text) IS
     'The text with email addresses replaced by a placeholder.';
+
+-- ---- sql/30_engine/42_without_recipients.sql
+
+-- Where the email is known, its own recipients are masked in every spelling that is in use:
+-- ana+40example.com (SMTP's xtext), ana=example.com (VERP), ana (at) example.com, o%27brien,
+-- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and
+-- something that stands for @, any domain is masked, so A-labels and U-labels are alike.
+-- src/mailgres/sender/spellings.py does the same before a text leaves the worker.
+
+-- A mailbox by such a name says nothing of anybody, and to mask the word would ruin texts.
+CREATE FUNCTION mailgres.ordinary_words() RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,before,but,call,can,cancelled,code,
+    connection,contact,content,copy,daily,domain,earlier,email,error,exceeded,expired,failed,false,fault,for,from,
+    hand,has,hello,help,host,info,invalid,key,last,late,limit,longer,mail,mailbox,marked,message,missing,monthly,
+    name,none,noreply,not,"null",office,policy,postmaster,provider,quota,rate,reason,recipient,refused,rejected,
+    repeat,reported,request,safely,sales,send,sender,sent,server,service,subject,support,suppressed,team,template,
+    test,text,the,this,time,too,true,try,unavailable,unknown,user,variable,verified,was,webmaster,whole,with,
+    without,worker,you,your}'::text[];
+
+COMMENT ON FUNCTION mailgres.ordinary_words() IS
+    'Words that errors are made of: they are not masked, though a mailbox has that name.';
+
+-- Whether the local part alone tells who it is: three characters with a letter, or six digits.
+CREATE FUNCTION mailgres.names_somebody(p_local text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_local ~ '^[\x01-\x40\x5b-\x60\x7b-\x7f]*$'
+                THEN length(regexp_replace(p_local, '[^0-9]', '', 'g')) >= 6
+            ELSE length(p_local) >= 3 AND lower(p_local COLLATE "C") <> ALL (mailgres.ordinary_words()) END;
+
+COMMENT ON FUNCTION mailgres.names_somebody(text) IS
+    'Whether the local part of an address is masked where it stands alone.';
+
+-- Letters and digits of ASCII are always written as they are.
+CREATE FUNCTION mailgres.spellings_of(p_local text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT string_agg(CASE
+        WHEN ascii(c.one) BETWEEN 48 AND 57 OR ascii(c.one) BETWEEN 65 AND 90 OR ascii(c.one) BETWEEN 97 AND 122 THEN c.one
+        ELSE concat('(?:\\?', CASE WHEN ascii(c.one) < 128 THEN '\' END, c.one,
+            CASE WHEN ascii(c.one) > 127 THEN '|' || mailgres.lower_unicode(c.one) END,
+            '|', regexp_replace(encode(convert_to(c.one, 'UTF8'), 'hex'), '(..)', '(?:%(?:25)?|[+=])\1', 'g'),
+            '|&#0{0,4}', ascii(c.one), ';|&#x0{0,4}', to_hex(ascii(c.one)), ';',
+            CASE c.one WHEN '&' THEN '|&amp;' WHEN '''' THEN '|&apos;' WHEN '+' THEN '|&plus;|%20' END, ')')
+        END, '' ORDER BY c.place)
+    FROM string_to_table(p_local, NULL) WITH ORDINALITY c(one, place));
+
+COMMENT ON FUNCTION mailgres.spellings_of(text) IS
+    'A pattern of the ways in which URLs, HTML and SMTP write the local part of an address.';
+
+CREATE FUNCTION mailgres.recipient_pattern(p_local text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN '(?:(?<![[:alnum:]])|(?<=%[0-9a-f][0-9a-f]))' || mailgres.spellings_of(p_local) || '(?:(?:"|&quot;)?\s{0,3}'
+    || '(?:@|\uff20|\ufe6b|%(?:25)?40|[+=]40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040|[(\[{]\s{0,3}at\s{0,3}[)\]}]'
+    || '|(?:=|\sat\s)(?=\s{0,3}[^\s.]+\.[^\s]))\s{0,3}[^\s<>"''(),;:]+'
+    || CASE WHEN mailgres.names_somebody(p_local) THEN '|(?![[:alnum:]])' ELSE '' END || ')';
+
+COMMENT ON FUNCTION mailgres.recipient_pattern(text) IS
+    'A pattern of an address by its local part, in the spellings that texts have it in.';
+
+CREATE FUNCTION mailgres.without_recipient(p_text text, p_local text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN regexp_replace(p_text, mailgres.recipient_pattern(p_local), '<address>', 'gi');
+EXCEPTION
+    -- Outcomes of other emails are written by the same statement.
+    WHEN data_exception OR program_limit_exceeded THEN
+        RETURN 'the text cannot be told apart from the address: see error_detail';
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.without_recipient(text, text) IS
+    'The text with the address of this local part replaced by a placeholder, however it is spelled.';
+
+CREATE FUNCTION mailgres.without_recipients(
+    p_text text, p_recipient text, p_also_to text[], p_cc text[], p_bcc text[]
+) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    c_longest  constant int := 64;  -- no local part is longer, and a pattern has a limit
+    v_text     text := mailgres.without_addresses(p_text);
+    v_lower    constant text := lower(v_text COLLATE "C");
+    v_local    text;
+BEGIN
+    -- Most texts quote nobody, which is known without a pattern: the first letters are not there.
+    FOR v_local IN
+        SELECT DISTINCT l.local
+        FROM (SELECT p_recipient UNION ALL SELECT unnest(p_also_to)
+              UNION ALL SELECT unnest(p_cc) UNION ALL SELECT unnest(p_bcc)) a(address),
+             LATERAL (SELECT left(split_part(a.address, '@', 1), c_longest)) l(local)
+        WHERE l.local <> '' AND strpos(v_lower, coalesce(substring(lower(l.local COLLATE "C") FROM '[a-z0-9]+'), '')) > 0
+        ORDER BY l.local DESC
+    LOOP
+        v_text := mailgres.without_recipient(v_text, v_local);
+    END LOOP;
+    RETURN left(v_text, 2000);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.without_recipients(text, text, text[], text[], text[]) IS
+    'The text without addresses, those of an email''s own recipients in any spelling.';
+
+-- Whoever writes error_message: a worker's outcome, an old processor, a person by hand.
+CREATE FUNCTION mailgres.mask_error() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    NEW.error_message := mailgres.without_recipients(
+        NEW.error_message, NEW.recipient_email, NEW.also_to, NEW.cc, NEW.bcc);
+    RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.mask_error() IS 'Masks the addresses in error_message, which analysts may read.';
+
+CREATE TRIGGER mask_error
+    BEFORE UPDATE OF error_message ON public.email_queue
+    FOR EACH ROW
+    WHEN (NEW.error_message IS NOT NULL AND NEW.error_message IS DISTINCT FROM OLD.error_message)
+    EXECUTE FUNCTION mailgres.mask_error();
+
+CREATE TRIGGER mask_imported_error
+    BEFORE INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.error_message IS NOT NULL)
+    EXECUTE FUNCTION mailgres.mask_error();
 
 -- ---- sql/30_engine/45_expire.sql
 
@@ -3738,7 +3869,7 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 --                         config, permanent, ambiguous; or uncertain (the provider
 --                         saw this key before with other content)
 --   provider_message_id   of a sent email
---   code, message, detail of a fault; the message must not quote addresses
+--   code, message, detail of a fault; addresses in the message are masked
 --   duration_ms           how long the provider took
 --   retry_after           in how many seconds the provider said to come back (rate, quota,
 --                         config): a duration, because the worker's clock is another
@@ -3762,7 +3893,9 @@ AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
-                   coalesce(o.account, false), o.code, o.message, mailgres.time_after(o.retry_after))::mailgres.report
+                   coalesce(o.account, false), o.code,
+                   mailgres.without_recipients(o.message, q.recipient_email, q.also_to, q.cc, q.bcc),
+                   mailgres.time_after(o.retry_after))::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, code text, message text, retry_after double precision, account boolean,
             called boolean)
@@ -3784,7 +3917,7 @@ DECLARE
         FROM jsonb_path_query(p_outcomes, '$[*] ? (@.suppress == true && @.outcome == "permanent")') o);
 BEGIN
     INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-    SELECT lower(q.recipient_email), '*', 'bounced', q.error_message, q.id
+    SELECT mailgres.canonical_address(q.recipient_email), '*', 'bounced', q.error_message, q.id
     FROM public.email_queue q
     WHERE q.id = ANY (v_ids) AND q.dead_reason = 'permanent'
     ON CONFLICT DO NOTHING;
@@ -3808,7 +3941,8 @@ BEGIN
          provider_message_id, error_code, error_message, error_detail)
     SELECT q.id, 'copy_refused', q.status, q.status, q.retries + 1, q.tenant_id, q.template_type, q.provider,
            q.provider_message_id, left(c.code, 100),
-           coalesce(nullif(mailgres.without_addresses(c.message), ''), 'a copy was refused'), left(c.detail, 4000)
+           coalesce(nullif(mailgres.without_recipients(c.message, q.recipient_email, q.also_to, q.cc, q.bcc), ''),
+                    'a copy was refused'), left(c.detail, 4000)
     FROM jsonb_to_recordset(v_outcomes) AS o(id uuid, provider_message_id text, refused_copies jsonb)
     JOIN public.email_queue q
         ON q.id = o.id AND q.status = 'sent' AND q.provider_message_id = o.provider_message_id
@@ -3893,7 +4027,7 @@ BEGIN
                                          ELSE o.outcome END,
             error_code = left(o.code, 100),
             error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
-                nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
+                nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
             -- who got through a call does not kill workers
@@ -6301,9 +6435,9 @@ BEGIN
     v_filter := jsonb_populate_record(NULL::mailgres.filter, p_filter);
     IF v_filter.recipient IS NOT NULL THEN
         v_filter.domain := nullif(ARRAY(
-            SELECT lower(substr(r, 2) COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
+            SELECT mailgres.canonical_address(substr(r, 2)) FROM unnest(v_filter.recipient) r WHERE r LIKE '@%'), '{}');
         v_filter.recipient := ARRAY(
-            SELECT lower(r COLLATE "C") FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
+            SELECT mailgres.canonical_address(r) FROM unnest(v_filter.recipient) r WHERE r NOT LIKE '@%');
         IF v_filter.recipient = '{}' AND v_filter.domain IS NOT NULL THEN
             v_filter.recipient := NULL;
         END IF;
@@ -6380,11 +6514,13 @@ AS $$
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
       AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
            OR p_filter.recipient IS NOT NULL
-              -- the length tells most others apart, and costs less than to make them lower
-              AND octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
-              AND lower(q.recipient_email COLLATE "C") = ANY (p_filter.recipient)
+              -- The length tells most others apart, and costs less than to make them lower. Beyond
+              -- ASCII the spellings of one address have several lengths.
+              AND (octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
+                   OR octet_length(q.recipient_email) > length(q.recipient_email))
+              AND mailgres.canonical_address(q.recipient_email) = ANY (p_filter.recipient)
            OR p_filter.domain IS NOT NULL
-              AND split_part(lower(q.recipient_email COLLATE "C"), '@', 2) = ANY (p_filter.domain))
+              AND split_part(mailgres.canonical_address(q.recipient_email), '@', 2) = ANY (p_filter.domain))
       AND (p_filter.since IS NULL OR q.created_at >= p_filter.since)
       AND (p_filter.until IS NULL OR q.created_at < p_filter.until)
       AND q.id BETWEEN p_first_id AND p_last_id
@@ -7832,7 +7968,7 @@ AS $$
 BEGIN
     UPDATE public.email_queue q
     SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
+        error_message = coalesce(nullif(p_reason, ''), 'cancelled by hand'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids);
 END
@@ -8325,7 +8461,7 @@ BEGIN
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
         error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
-        error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
+        error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;
     RETURN true;
@@ -8365,7 +8501,8 @@ BEGIN
          provider_message_id, error_message, error_detail)
     VALUES
         (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
-         coalesce(p_message_id, q.provider_message_id), mailgres.without_addresses(p_detail), p_detail);
+         coalesce(p_message_id, q.provider_message_id),
+         mailgres.without_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
 END
 $$;
 
@@ -8405,7 +8542,7 @@ BEGIN
     END IF;
     IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-        VALUES (lower(v_email.recipient_email),
+        VALUES (mailgres.canonical_address(v_email.recipient_email),
                 CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
                 p_event, mailgres.without_addresses(p_detail), v_id)
         ON CONFLICT DO NOTHING;
@@ -8425,9 +8562,9 @@ BEGIN
         UPDATE public.email_queue q
         SET status = 'failed', ready = false, dead_at = coalesce(q.dead_at, mailgres.now()),
             dead_reason = coalesce(nullif(q.dead_reason, 'uncertain'), 'permanent'), uncertain_since = NULL,
-            sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
-            error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
-                                     'the provider reported that it was not sent')
+            sent_at = NULL, error_class = 'permanent', error_code = 'failed',
+            error_detail = left(p_detail, 4000),
+            error_message = coalesce(nullif(p_detail, ''), 'the provider reported that it was not sent')
         WHERE q.id = v_id;
     END IF;
 
@@ -8889,10 +9026,10 @@ COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took no lo
 
 -- Tries, retries and why they fail.
 
--- A person's address as analysts see it: a***@example.com.
+-- A person's address as analysts see it: a***@example.com. Of a local part of one letter, none.
 CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(p_email, 1) || '***@' || split_part(p_email, '@', 2)
+RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1), (strpos(p_email, '@') > 2)::int) || '***@' || split_part(p_email, '@', 2)
             WHEN p_email IS NOT NULL THEN '***' END;
 
 COMMENT ON FUNCTION mailgres.mask_email(text) IS

@@ -6,7 +6,7 @@
 --                         config, permanent, ambiguous; or uncertain (the provider
 --                         saw this key before with other content)
 --   provider_message_id   of a sent email
---   code, message, detail of a fault; the message must not quote addresses
+--   code, message, detail of a fault; addresses in the message are masked
 --   duration_ms           how long the provider took
 --   retry_after           in how many seconds the provider said to come back (rate, quota,
 --                         config): a duration, because the worker's clock is another
@@ -30,7 +30,9 @@ AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
-                   coalesce(o.account, false), o.code, o.message, mailgres.time_after(o.retry_after))::mailgres.report
+                   coalesce(o.account, false), o.code,
+                   mailgres.without_recipients(o.message, q.recipient_email, q.also_to, q.cc, q.bcc),
+                   mailgres.time_after(o.retry_after))::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, code text, message text, retry_after double precision, account boolean,
             called boolean)
@@ -76,7 +78,8 @@ BEGIN
          provider_message_id, error_code, error_message, error_detail)
     SELECT q.id, 'copy_refused', q.status, q.status, q.retries + 1, q.tenant_id, q.template_type, q.provider,
            q.provider_message_id, left(c.code, 100),
-           coalesce(nullif(mailgres.without_addresses(c.message), ''), 'a copy was refused'), left(c.detail, 4000)
+           coalesce(nullif(mailgres.without_recipients(c.message, q.recipient_email, q.also_to, q.cc, q.bcc), ''),
+                    'a copy was refused'), left(c.detail, 4000)
     FROM jsonb_to_recordset(v_outcomes) AS o(id uuid, provider_message_id text, refused_copies jsonb)
     JOIN public.email_queue q
         ON q.id = o.id AND q.status = 'sent' AND q.provider_message_id = o.provider_message_id
@@ -161,7 +164,7 @@ BEGIN
                                          ELSE o.outcome END,
             error_code = left(o.code, 100),
             error_message = CASE WHEN o.outcome <> 'sent' THEN coalesce(
-                nullif(mailgres.without_addresses(o.message), ''), nullif(o.code, ''), o.outcome || ' fault') END,
+                nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
             -- who got through a call does not kill workers

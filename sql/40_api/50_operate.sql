@@ -56,7 +56,7 @@ AS $$
 BEGIN
     UPDATE public.email_queue q
     SET status = 'cancelled', ready = false, dead_at = NULL, dead_reason = NULL,
-        error_message = coalesce(nullif(mailgres.without_addresses(p_reason), ''), 'cancelled by hand'),
+        error_message = coalesce(nullif(p_reason, ''), 'cancelled by hand'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids);
 END

@@ -76,7 +76,7 @@ BEGIN
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
         error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
-        error_message = coalesce(nullif(mailgres.without_addresses(p_error_message), ''), 'failed without a message'),
+        error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;
     RETURN true;

@@ -13,7 +13,8 @@ BEGIN
          provider_message_id, error_message, error_detail)
     VALUES
         (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
-         coalesce(p_message_id, q.provider_message_id), mailgres.without_addresses(p_detail), p_detail);
+         coalesce(p_message_id, q.provider_message_id),
+         mailgres.without_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
 END
 $$;
 
@@ -73,9 +74,9 @@ BEGIN
         UPDATE public.email_queue q
         SET status = 'failed', ready = false, dead_at = coalesce(q.dead_at, mailgres.now()),
             dead_reason = coalesce(nullif(q.dead_reason, 'uncertain'), 'permanent'), uncertain_since = NULL,
-            sent_at = NULL, error_class = 'permanent', error_code = 'failed', error_detail = p_detail,
-            error_message = coalesce(nullif(mailgres.without_addresses(p_detail), ''),
-                                     'the provider reported that it was not sent')
+            sent_at = NULL, error_class = 'permanent', error_code = 'failed',
+            error_detail = left(p_detail, 4000),
+            error_message = coalesce(nullif(p_detail, ''), 'the provider reported that it was not sent')
         WHERE q.id = v_id;
     END IF;
 

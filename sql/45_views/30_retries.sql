@@ -1,9 +1,9 @@
 -- Tries, retries and why they fail.
 
--- A person's address as analysts see it: a***@example.com.
+-- A person's address as analysts see it: a***@example.com. Of a local part of one letter, none.
 CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(p_email, 1) || '***@' || split_part(p_email, '@', 2)
+RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1), (strpos(p_email, '@') > 2)::int) || '***@' || split_part(p_email, '@', 2)
             WHEN p_email IS NOT NULL THEN '***' END;
 
 COMMENT ON FUNCTION mailgres.mask_email(text) IS

@@ -24,9 +24,11 @@ LONGEST_TEXT = 2000
 ADDRESS = "<address>"
 
 ANY_ADDRESS = re.compile(
-    r"""(?:"[^"]{0,254}"|[^\s<>"'(),;:][^\s<>"(),;:]{0,320})(?:@|%40)[^\s<>"'(),;:]+"""
+    r"""(?:"[^"]{0,254}"|[^\s<>"'(),;:][^\s<>"(),;:]{0,320})"""
+    r"""(?:@|\uff20|\ufe6b|%(?:25)?40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040)[^\s<>"'(),;:]+""",
+    re.IGNORECASE,
 )
-"""Also with a quoted local part, an apostrophe in it, and the @ as a URL has it."""
+"""Also with a quoted local part, an apostrophe in it, and the @ as a URL, HTML or JSON has it."""
 
 
 def printable(text: str, keep: str = "") -> str:

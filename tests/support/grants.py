@@ -143,7 +143,8 @@ _OF_ALERTS = _names(
 _OF_ADDRESSES = _names(
     """
     address_of canonical_address canonical_suppression canonical_unicode for_caller
-    known_sender lower_unicode may_send_as punycode tenant_for
+    known_sender lower_unicode mask_error may_send_as names_somebody ordinary_words punycode
+    recipient_pattern spellings_of tenant_for without_recipient without_recipients
     """
 )
 

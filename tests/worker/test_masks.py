@@ -15,6 +15,13 @@ FORMS = (
     "o'brien@example.com",
     "ana@xn--bcher-kva.example",
     "ana@b\u00fccher.example",
+    "ana%2540example.com",
+    "ana&#64;example.com",
+    "ana&#x0040;example.com",
+    "ana&commat;example.com",
+    r"ana\u0040example.com",
+    "ana\uff20example.com",
+    "&lt;ana@example.com&gt;",
 )
 
 

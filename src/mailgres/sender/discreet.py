@@ -12,8 +12,8 @@ import re
 from dataclasses import replace
 from email.utils import getaddresses
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
+from mailgres.sender.spellings import may_be_in, names_somebody, pattern_of
 from mailgres.trace import ADDRESS, where
 
 if TYPE_CHECKING:
@@ -25,22 +25,12 @@ log = logging.getLogger(__name__)
 
 CONTENT = "<content>"
 UNTOLD = "the provider's words cannot be told apart from the email's: see the detail"
-SHORTEST = 3
-"""Characters of a text that is looked for; shorter ones are in every sentence."""
 MOST_FOUND = 500
 """Texts of the payload that are looked for in one message."""
 # Anywhere in a word, as what stands before it may have been replaced. The text was cut.
 _ADDRESS = r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+"""
-SHORTEST_NUMBER = 6
-"""Digits of a number that is looked for; shorter ones are in every code."""
-_WORDS = """
-    account address and any are bad but can content daily domain email error exceeded failed false
-    for from has host invalid key limit mail mailbox message missing monthly name none not null
-    quota rate recipient refused rejected request sender server service subject template test text
-    the this time too true unavailable unknown user verified was with you your
-"""
-ORDINARY = frozenset(_WORDS.split())
-"""Words that errors are made of and that say nothing of anybody."""
+
+OF_PEOPLE = frozenset({"address", "name", "mailbox", "person"})
 
 
 def discreet(result: Result, message: Message) -> Result:
@@ -75,12 +65,15 @@ def _without(text: str, code: str | None, message: Message) -> str:
     found = _found(text, _content(message))
     if len(found) > MOST_FOUND:
         raise ValueError("the payload has nearly all of the text")
-    people = _found(text, _people(message))
+    people = _people(message)
+    names = _found(text, (name for name, _ in people))
     parts = {
         "code": _any_of([code] if code else []),
         "phrase": _any_of(text for text in found if re.search(r"\s|@", text)),
         "address": _ADDRESS,
-        "person": _any_of(people),
+        "name": _any_of(name for name in names if " " in name),
+        "mailbox": _mailboxes(text, people),
+        "person": _any_of(names),
         "word": _any_of(found),
     }
     pattern = "|".join(f"(?P<{name}>{part})" for name, part in parts.items() if part)
@@ -90,7 +83,7 @@ def _without(text: str, code: str | None, message: Message) -> str:
 def _instead(match: re.Match[str]) -> str:
     if match.lastgroup == "code":
         return match[0]
-    return ADDRESS if match.lastgroup in {"address", "person"} else CONTENT
+    return ADDRESS if match.lastgroup in OF_PEOPLE else CONTENT
 
 
 def _any_of(texts: Iterable[str]) -> str:
@@ -102,24 +95,22 @@ def _any_of(texts: Iterable[str]) -> str:
 def _found(text: str, private: Iterator[str]) -> set[str]:
     """Those that may be in the text: few, of however many the payload has."""
     lowered = text.lower()
-    return {each for each in private if each.lower() in lowered and _tells(each)}
+    return {each for each in private if each.lower() in lowered and names_somebody(each)}
 
 
-def _tells(text: str) -> bool:
-    """Whether a text says anything about somebody."""
-    if not re.search(r"[^\W\d_]", text):
-        return sum(map(str.isdigit, text)) >= SHORTEST_NUMBER
-    return len(text) >= SHORTEST and text.lower() not in ORDINARY
-
-
-def _people(message: Message) -> Iterator[str]:
-    """Mailboxes and names of all who are written to, and of who is answered to."""
+def _people(message: Message) -> list[tuple[str, str]]:
+    """Names and addresses of all who are written to, and of who is answered to."""
     email = message.email
     given = [email.recipient_email, message.reply_to, *email.others]
-    for name, address in getaddresses([each for each in given if each]):
-        local = address.rpartition("@")[0]
-        # also as a URL has them
-        yield from (name, address, local, quote(address, safe=""), quote(local, safe=""))
+    return getaddresses([each for each in given if each])
+
+
+def _mailboxes(text: str, people: list[tuple[str, str]]) -> str:
+    """A pattern of the addresses that may be in the text, in any spelling; the longest first."""
+    lowered = text.lower()
+    local_parts = {address.rpartition("@")[0] for _, address in people}
+    found = sorted((each for each in local_parts if may_be_in(each, lowered)), key=len)
+    return "|".join(pattern_of(each) for each in reversed(found))
 
 
 def _content(message: Message) -> Iterator[str]:
