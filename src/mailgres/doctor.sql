@@ -14,6 +14,8 @@ SELECT pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_co
 SELECT current_setting('server_version_num')::int AS number,
        'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1) AS version,
        current_user AS "user",
+       EXISTS (SELECT FROM pg_roles r
+               WHERE r.rolname = 'mailgres_worker' AND pg_has_role(current_user, r.oid, 'MEMBER')) AS works,
        pg_is_in_recovery() AS standby,
        current_setting('default_transaction_read_only')::boolean AS read_only
 

@@ -133,9 +133,7 @@ def test_a_worker_sees_what_it_may(clinic: Clinic, stranger: Clinic) -> None:
         assert stranger.findings(check) == []
     found = stranger.finding("stuck-emails")
     assert found.message.startswith("not checked: permission denied")
-    assert f"""'GRANT mailgres_operator TO "{stranger.conn.info.user}"'""" in (found.fix or "")
-    clinic.mend(found)  # as an administrator
-    assert stranger.findings("stuck-emails") == []
+    assert (found.fix or "").startswith("run it as a member of mailgres_operator")
 
 
 def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Clinic) -> None:

@@ -92,7 +92,7 @@ def _version(patient: Patient) -> Finding:
     try:
         found = migrate.status(patient.settings.database_url)
     except MailgresError as error:
-        return Finding(VERSION, "info", f"not checked: {error.message}", patient.grant(*OPERATOR))
+        return Finding(VERSION, "info", f"not checked: {error.message}", patient.let_see(*OPERATOR))
     if found.is_current:
         return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
     if not found.known:
@@ -113,7 +113,7 @@ def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
     try:
         found = list(_asking(check, patient))
     except psycopg.errors.InsufficientPrivilege as error:
-        return [_not_made(check, database.first_line(error), patient.grant(*check.sees))]
+        return [_not_made(check, database.first_line(error), patient.let_see(*check.sees))]
     except psycopg.errors.QueryCanceled:
         return [_not_made(check, "the database took too long")]
     except psycopg.Error as error:

@@ -24,6 +24,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
 
 QUERIES = queries.load("doctor.sql")
 OPERATOR = ("GRANT mailgres_operator TO {user}",)
+AS_OPERATOR = "run it as a member of mailgres_operator: a worker's role should get no more rights"
 ADMINISTRATOR = '"${ADMIN_DATABASE_URL:?is to be the URL of this database for an administrator}"'
 """The shell says so and stops, unless it is set: our own URL is of a user who may not."""
 
@@ -85,6 +86,12 @@ class Patient:
         return (
             f"psql {ADMINISTRATOR} {_options(each.replace('{user}', user) for each in statements)}"
         )
+
+    def let_see(self, *statements: str) -> str:
+        """What lets the doctor see more. The role of a worker keeps the few rights that it has."""
+        if self.one("server")["works"]:
+            return AS_OPERATOR
+        return self.grant(*statements)
 
     def mailgres(self, command: str) -> str:
         """A command of ours, for this database."""
