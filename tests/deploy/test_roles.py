@@ -83,11 +83,11 @@ def url_of(url: str, role: str, variable: str) -> str:
     return parts._replace(netloc=f"{role}:{password}@{parts.hostname}:{parts.port}").geturl()
 
 
-@pytest.fixture
-def deployed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
-    cluster.drop_roles(OWNER, LOGIN)
+@pytest.fixture(scope="module")
+def deployed(cluster: Cluster) -> Iterator[Deployed]:
     with cluster.server.database() as url:
-        set_up(url, monkeypatch)
+        with pytest.MonkeyPatch.context() as environment:
+            set_up(url, environment)
         owner = Program(url_of(url, OWNER, "OWNER_PASSWORD"))
         done = owner.run("migrate")
         assert (done.returncode, done.stderr) == (0, "")
@@ -110,8 +110,8 @@ def test_a_worker_runs_with_the_worker_role_and_the_doctor_is_content(deployed: 
         try:
             role = f"SELECT 1 FROM mailgres.workers WHERE role = '{LOGIN}'"
             until(lambda: deployed.ask(role), "the worker lives")
-            deployed.ask(WELCOME)
-            sent = "SELECT 1 FROM email_queue WHERE status = 'sent'"
+            ((queue_id,),) = deployed.ask(WELCOME)
+            sent = f"SELECT 1 FROM email_queue WHERE status = 'sent' AND id = '{queue_id}'"
             until(lambda: deployed.ask(sent), "it sends")
             for shell in (deployed.worker, Program(deployed.admin_url)):
                 found = json.loads(shell("doctor", "--offline", "--json"))
@@ -158,14 +158,14 @@ def test_each_example_names_its_role_alone(file: str, role: str) -> None:
 
 
 def test_a_password_that_is_missing_ends_the_set_up(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a role would be left without one, or with the name of the variable."""
     monkeypatch.delenv("OWNER_PASSWORD", raising=False)
-    with cluster.server.database() as url:
-        script = str(DEPLOY / "docker" / "passwords.sql")
-        with pytest.raises(AssertionError, match="psql failed"):
-            run_program("psql", url, "-X", "-v", "ON_ERROR_STOP=1", "-f", script)
+    script = str(DEPLOY / "docker" / "passwords.sql")
+    with pytest.raises(AssertionError, match="syntax error"):
+        run_program("psql", deployed.admin_url, "-X", "-v", "ON_ERROR_STOP=1", "-f", script)
+    assert deployed.owner.run("migrate", "--check").returncode == 0, "the password is the same"
 
 
 def test_no_password_reaches_the_log_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
