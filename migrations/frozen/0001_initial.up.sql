@@ -761,10 +761,12 @@ CREATE TABLE public.email_queue (
     last_duration_ms     int,
     batch_id             uuid,
     batch_size           int,
+    send_alone           boolean NOT NULL DEFAULT false,
     lease_token          uuid,
     leased_at            mailgres.moment,
     lease_until          mailgres.moment,
     lease_worker         text,
+    lease_is_tokenless   boolean NOT NULL DEFAULT false,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
     begun_at             mailgres.moment,
 
@@ -885,7 +887,9 @@ COMMENT ON COLUMN public.email_queue.batch_size IS 'How many emails that batch h
 COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
 COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
 COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
-COMMENT ON COLUMN public.email_queue.lease_worker IS 'Who holds it; ''rpc'' is a processor without a token.';
+COMMENT ON COLUMN public.email_queue.lease_worker IS 'The worker that holds it.';
+COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that knows no token.';
+COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether its last call was refused for the whole batch: the next call has this email alone.';
 COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
 COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
 COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
@@ -1252,7 +1256,7 @@ COMMENT ON COLUMN mailgres.depth_by_tenant.turn IS 'How many claims there had be
 -- ---- sql/20_tables/95_workers.sql
 
 CREATE TABLE mailgres.workers (
-    worker      text PRIMARY KEY CHECK (worker <> '' AND worker <> 'rpc' AND length(worker) <= 200),
+    worker      text PRIMARY KEY CHECK (worker <> '' AND length(worker) <= 200),
     started_at  timestamptz NOT NULL DEFAULT mailgres.now(),
     seen_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     version     text NOT NULL DEFAULT '',
@@ -2498,7 +2502,7 @@ CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[])
 RETURN CASE
     WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
     WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
-         AND coalesce(p_email.error_code NOT LIKE 'batch:%', true)
+         AND NOT p_email.send_alone
         THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
     ELSE p_open[1] END;
 
@@ -2536,7 +2540,7 @@ BEGIN
     WITH emails AS (
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
-                   OR coalesce(q.error_code LIKE 'batch:%', false)
+                   OR q.send_alone
                    OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone,
                q.parked_since IS NOT NULL AS parked
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
@@ -2982,9 +2986,9 @@ COMMENT ON FUNCTION mailgres.set_aside(uuid[]) IS
 -- before the provider is called. Each row gets the fencing token without which
 -- nobody can report on it, and the version of its template that every try renders.
 --
--- p_providers are those the worker can use; null means all. The worker name 'rpc'
--- is reserved for processors that know no token (process_pending_emails_for_retry):
--- they send by themselves, so no provider is chosen for them.
+-- p_providers are those the worker can use; null means all. p_tokenless: the claim is for a
+-- processor that knows no token (process_pending_emails_for_retry). It sends by itself, so
+-- no provider is chosen for it.
 
 CREATE FUNCTION mailgres.may_repeat(
     p_email public.email_queue, p_providers text[], p_route mailgres.open_route
@@ -3094,7 +3098,7 @@ COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
 -- or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
-    p_calls int, p_bound boolean, p_counted boolean
+    p_calls int, p_tokenless boolean, p_bound boolean, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
@@ -3132,6 +3136,7 @@ BEGIN
         ready = false,
         lease_token = v_token,
         lease_worker = p_worker,
+        lease_is_tokenless = p_tokenless,
         leased_at = mailgres.now(),
         lease_until = mailgres.now() + p_lease,
         last_attempt_at = mailgres.now(),
@@ -3155,7 +3160,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
@@ -3212,12 +3217,12 @@ CREATE FUNCTION mailgres.claim(
     p_worker text,
     p_limit int DEFAULT 10,
     p_lease interval DEFAULT '60 seconds',
-    p_providers text[] DEFAULT NULL
+    p_providers text[] DEFAULT NULL,
+    p_tokenless boolean DEFAULT false
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_rpc     constant boolean := p_worker = 'rpc';
     v_due     boolean;
     v_lost    boolean;
     v_ready   boolean;
@@ -3257,11 +3262,11 @@ BEGIN
         RETURN;
     END IF;
 
-    v_routes := mailgres.open_routes(p_providers, c_rpc);
+    v_routes := mailgres.open_routes(p_providers, p_tokenless);
     -- None to be had may be the work of a clock that went back; a queue that only a cron job
     -- works has no janitor to see it.
     IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
-        v_routes := mailgres.open_routes(p_providers, c_rpc);
+        v_routes := mailgres.open_routes(p_providers, p_tokenless);
     END IF;
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
@@ -3286,7 +3291,7 @@ BEGIN
         END IF;
         IF v_room > 0 THEN
             SELECT * INTO v_slot.cursors, v_ids
-            FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
+            FROM mailgres.pick(v_route.route, v_room, p_providers, p_tokenless, v_slot.cursors);
         END IF;
 
         IF v_room < 1 OR cardinality(v_ids) = 0 THEN
@@ -3305,7 +3310,8 @@ BEGIN
                 WHERE q.id = ANY (v_ids) AND q.lease_losses > 0 ORDER BY q.id LIMIT 1), v_ids);
         END IF;
         RETURN QUERY SELECT * FROM mailgres.lease(
-            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_special, v_limited OR v_route.probe);
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, p_tokenless, v_special,
+            v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);
@@ -3325,7 +3331,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
+COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[], boolean) IS
     'Leases up to p_limit emails to a worker, fairly between tenants, and returns them.';
 
 -- ---- sql/30_engine/75_start_attempts.sql
@@ -3336,18 +3342,19 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
 -- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
 -- that may be sent; the others have been settled or given back.
 --
--- p_checked: false if the worker has not asked the provider whether it is back. For the
--- call that is to try that, only a null is returned then, and nothing is changed: an email
--- that gets lost in the attempt could not be repeated, so it is not the first to be sent.
+-- p_checked: false if the worker has not checked the provider. The emails that would probe a
+-- provider whose circuit is open are then returned with check_first, and nothing is changed:
+-- if an email were lost in the probe, it could not be repeated, so it is not the first to go.
 --
 -- p_lease: for how long the call may take. Without it, as long as the lease so far, which
 -- has grown with every time it was lengthened: so no more than an hour.
 
 CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
-    RETURNS SETOF uuid
+    RETURNS TABLE (id uuid, check_first boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
+#variable_conflict use_column
 DECLARE
     v_begun uuid[];
     v_rest  uuid[];
@@ -3382,12 +3389,12 @@ BEGIN
     IF cardinality(v_rest) > 0 AND NOT p_checked
        AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
     THEN
-        RETURN NEXT NULL;
+        RETURN QUERY SELECT unnest(v_rest), true;
     ELSIF cardinality(v_rest) > 0 THEN
         PERFORM mailgres.set_aside(v_rest);
         PERFORM mailgres.give_back(p_token, v_rest);
     END IF;
-    RETURN QUERY SELECT unnest(v_begun);
+    RETURN QUERY SELECT unnest(v_begun), false;
 END
 $$;
 
@@ -3874,6 +3881,7 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 --   retry_after           in how many seconds the provider said to come back (rate, quota,
 --                         config): a duration, because the worker's clock is another
 --   batch_size            how many emails the call had, if several
+--   batch_refused         the whole batch was refused for what is wrong with one of its emails
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   called                false: no call was made, as the email could not be rendered or
@@ -3963,6 +3971,8 @@ AS $$
 DECLARE
     v_ids      uuid[];
     v_faults   boolean;
+    v_resend   text[];
+    v_reported boolean;
     v_reports  mailgres.report[];
     v_uncalled uuid[];
 BEGIN
@@ -3978,9 +3988,11 @@ BEGIN
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
-    PERFORM FROM mailgres.providers p
-    WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
-    IF FOUND THEN
+    SELECT array_agg(p.name) FILTER (WHERE p.kind = 'resend'),
+           v_faults OR bool_or(p.failures > 0 OR p.circuit <> 'closed'
+                               OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0)
+    INTO v_resend, v_reported FROM mailgres.providers p;
+    IF v_reported THEN
         v_reports := mailgres.reports_of(p_outcomes, v_ids);
         v_uncalled := ARRAY(
             SELECT DISTINCT o.token FROM jsonb_to_recordset(p_outcomes) AS o(token uuid, called boolean)
@@ -4000,11 +4012,11 @@ BEGIN
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_after double precision, batch_size int, account boolean,
-            pinned boolean, called boolean)
+            pinned boolean, called boolean, batch_refused boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, mailgres.time_after(o.retry_after), coalesce(o.account, false), coalesce(o.pinned, false),
-                   coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
+                   coalesce(o.batch_refused, false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -4021,7 +4033,7 @@ BEGIN
             uncertain_since = (j.verdict).uncertain_since,
             parked_since = (j.verdict).parked_since,
             provider_message_id = o.provider_message_id,
-            resend_id = CASE WHEN q.provider LIKE 'resend%' THEN o.provider_message_id END,
+            resend_id = CASE WHEN q.provider = ANY (v_resend) THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
@@ -4034,6 +4046,7 @@ BEGIN
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
             -- those that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
+            send_alone = coalesce(o.batch_refused, false),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o
@@ -4237,7 +4250,7 @@ BEGIN
     v_ids := mailgres.take_lost(p_limit);
     WITH lost AS MATERIALIZED (
         SELECT q.id,
-               q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
+               q.lease_losses + (NOT q.lease_is_tokenless)::int AS losses,
                coalesce(q.uncertain_since, q.begun_at) AS uncertain_since,
                q.begun_at IS NOT NULL AND NOT coalesce(p.idempotent, false)
                    AND coalesce(t.on_uncertain, 'hold') = 'hold' AS hold
@@ -7946,6 +7959,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
 
+CREATE FUNCTION mailgres.is_held_without_token(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN q.status = 'sending' AND q.lease_is_tokenless;
+
+COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
+    'Whether a processor that knows no token holds the email.';
+
 CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
@@ -7953,7 +7973,7 @@ RETURN CASE
         ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
     WHEN p_email.status = 'sent' THEN
         ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
-    WHEN p_email.begun_at IS NOT NULL OR p_email.lease_worker = 'rpc' THEN
+    WHEN p_email.begun_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
         ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
@@ -8394,7 +8414,7 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT q.id, q.user_id, q.template_type::text, q.recipient_email::text, q.payload::jsonb, q.retries::int
-    FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
+    FROM mailgres.claim('processor', batch_size, '15 minutes', p_tokenless => true) q;
 END
 $$;
 
@@ -8429,7 +8449,7 @@ BEGIN
         error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id AND q.status <> 'sent'
-      AND (v_id IS NOT NULL OR q.status = 'pending' OR q.lease_worker = 'rpc');
+      AND (v_id IS NOT NULL OR q.status = 'pending' OR mailgres.is_held_without_token(q));
     RETURN FOUND OR EXISTS (
         SELECT FROM public.email_queue q WHERE q.id = p_queue_id AND q.status = 'sent');
 END
@@ -8446,7 +8466,7 @@ DECLARE
     v_verdict mailgres.verdict;
 BEGIN
     SELECT * INTO v_email FROM public.email_queue q
-    WHERE q.id = p_queue_id AND (q.status = 'pending' OR q.lease_worker = 'rpc')
+    WHERE q.id = p_queue_id AND (q.status = 'pending' OR mailgres.is_held_without_token(q))
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
@@ -8460,7 +8480,7 @@ BEGIN
         next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
-        error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
+        error_class = 'transient', error_code = NULL, send_alone = false, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;
@@ -10013,7 +10033,7 @@ columns(grantees, object, names) AS (VALUES
         tenant_id priority route scheduled_for expires_at ready retry_policy retry_delay max_retry_delay sent_at
         dead_at dead_reason error_code error_class provider provider_message_id resend_id generation
         template_version first_attempt_at uncertain_since parked_since last_duration_ms batch_id batch_size
-        leased_at lease_until lease_worker lease_losses begun_at has_attachments due_at'),
+        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses begun_at has_attachments due_at'),
     ('mailgres_analyst', 'public.email_logs', '
         id queue_id at event from_status to_status attempt tenant_id template_type claimed_at worker duration_ms
         provider provider_message_id error_class error_code error_message next_retry_at dead_reason'),

@@ -64,10 +64,12 @@ CREATE TABLE public.email_queue (
     last_duration_ms     int,
     batch_id             uuid,
     batch_size           int,
+    send_alone           boolean NOT NULL DEFAULT false,
     lease_token          uuid,
     leased_at            mailgres.moment,
     lease_until          mailgres.moment,
     lease_worker         text,
+    lease_is_tokenless   boolean NOT NULL DEFAULT false,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
     begun_at             mailgres.moment,
 
@@ -188,7 +190,9 @@ COMMENT ON COLUMN public.email_queue.batch_size IS 'How many emails that batch h
 COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
 COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
 COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
-COMMENT ON COLUMN public.email_queue.lease_worker IS 'Who holds it; ''rpc'' is a processor without a token.';
+COMMENT ON COLUMN public.email_queue.lease_worker IS 'The worker that holds it.';
+COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that knows no token.';
+COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether its last call was refused for the whole batch: the next call has this email alone.';
 COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
 COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
 COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';

@@ -1,5 +1,5 @@
 CREATE TABLE mailgres.workers (
-    worker      text PRIMARY KEY CHECK (worker <> '' AND worker <> 'rpc' AND length(worker) <= 200),
+    worker      text PRIMARY KEY CHECK (worker <> '' AND length(worker) <= 200),
     started_at  timestamptz NOT NULL DEFAULT mailgres.now(),
     seen_at     timestamptz NOT NULL DEFAULT mailgres.now(),
     version     text NOT NULL DEFAULT '',

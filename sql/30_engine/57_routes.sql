@@ -79,7 +79,7 @@ CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[])
 RETURN CASE
     WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
     WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
-         AND coalesce(p_email.error_code NOT LIKE 'batch:%', true)
+         AND NOT p_email.send_alone
         THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
     ELSE p_open[1] END;
 

@@ -27,7 +27,7 @@ BEGIN
     WITH emails AS (
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
-                   OR coalesce(q.error_code LIKE 'batch:%', false)
+                   OR q.send_alone
                    OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone,
                q.parked_since IS NOT NULL AS parked
         FROM public.email_queue q WHERE q.id = ANY (p_ids)

@@ -2,9 +2,9 @@
 -- before the provider is called. Each row gets the fencing token without which
 -- nobody can report on it, and the version of its template that every try renders.
 --
--- p_providers are those the worker can use; null means all. The worker name 'rpc'
--- is reserved for processors that know no token (process_pending_emails_for_retry):
--- they send by themselves, so no provider is chosen for them.
+-- p_providers are those the worker can use; null means all. p_tokenless: the claim is for a
+-- processor that knows no token (process_pending_emails_for_retry). It sends by itself, so
+-- no provider is chosen for it.
 
 CREATE FUNCTION mailgres.may_repeat(
     p_email public.email_queue, p_providers text[], p_route mailgres.open_route
@@ -114,7 +114,7 @@ COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
 -- or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
-    p_calls int, p_bound boolean, p_counted boolean
+    p_calls int, p_tokenless boolean, p_bound boolean, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
@@ -152,6 +152,7 @@ BEGIN
         ready = false,
         lease_token = v_token,
         lease_worker = p_worker,
+        lease_is_tokenless = p_tokenless,
         leased_at = mailgres.now(),
         lease_until = mailgres.now() + p_lease,
         last_attempt_at = mailgres.now(),
@@ -175,7 +176,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
@@ -232,12 +233,12 @@ CREATE FUNCTION mailgres.claim(
     p_worker text,
     p_limit int DEFAULT 10,
     p_lease interval DEFAULT '60 seconds',
-    p_providers text[] DEFAULT NULL
+    p_providers text[] DEFAULT NULL,
+    p_tokenless boolean DEFAULT false
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_rpc     constant boolean := p_worker = 'rpc';
     v_due     boolean;
     v_lost    boolean;
     v_ready   boolean;
@@ -277,11 +278,11 @@ BEGIN
         RETURN;
     END IF;
 
-    v_routes := mailgres.open_routes(p_providers, c_rpc);
+    v_routes := mailgres.open_routes(p_providers, p_tokenless);
     -- None to be had may be the work of a clock that went back; a queue that only a cron job
     -- works has no janitor to see it.
     IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
-        v_routes := mailgres.open_routes(p_providers, c_rpc);
+        v_routes := mailgres.open_routes(p_providers, p_tokenless);
     END IF;
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
@@ -306,7 +307,7 @@ BEGIN
         END IF;
         IF v_room > 0 THEN
             SELECT * INTO v_slot.cursors, v_ids
-            FROM mailgres.pick(v_route.route, v_room, p_providers, c_rpc, v_slot.cursors);
+            FROM mailgres.pick(v_route.route, v_room, p_providers, p_tokenless, v_slot.cursors);
         END IF;
 
         IF v_room < 1 OR cardinality(v_ids) = 0 THEN
@@ -325,7 +326,8 @@ BEGIN
                 WHERE q.id = ANY (v_ids) AND q.lease_losses > 0 ORDER BY q.id LIMIT 1), v_ids);
         END IF;
         RETURN QUERY SELECT * FROM mailgres.lease(
-            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, v_special, v_limited OR v_route.probe);
+            v_ids, p_worker, p_lease, p_providers, v_route, v_calls, p_tokenless, v_special,
+            v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
             PERFORM mailgres.set_aside(v_ids);
@@ -345,5 +347,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[]) IS
+COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[], boolean) IS
     'Leases up to p_limit emails to a worker, fairly between tenants, and returns them.';

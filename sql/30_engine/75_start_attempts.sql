@@ -4,18 +4,19 @@
 -- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
 -- that may be sent; the others have been settled or given back.
 --
--- p_checked: false if the worker has not asked the provider whether it is back. For the
--- call that is to try that, only a null is returned then, and nothing is changed: an email
--- that gets lost in the attempt could not be repeated, so it is not the first to be sent.
+-- p_checked: false if the worker has not checked the provider. The emails that would probe a
+-- provider whose circuit is open are then returned with check_first, and nothing is changed:
+-- if an email were lost in the probe, it could not be repeated, so it is not the first to go.
 --
 -- p_lease: for how long the call may take. Without it, as long as the lease so far, which
 -- has grown with every time it was lengthened: so no more than an hour.
 
 CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
-    RETURNS SETOF uuid
+    RETURNS TABLE (id uuid, check_first boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
+#variable_conflict use_column
 DECLARE
     v_begun uuid[];
     v_rest  uuid[];
@@ -50,12 +51,12 @@ BEGIN
     IF cardinality(v_rest) > 0 AND NOT p_checked
        AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
     THEN
-        RETURN NEXT NULL;
+        RETURN QUERY SELECT unnest(v_rest), true;
     ELSIF cardinality(v_rest) > 0 THEN
         PERFORM mailgres.set_aside(v_rest);
         PERFORM mailgres.give_back(p_token, v_rest);
     END IF;
-    RETURN QUERY SELECT unnest(v_begun);
+    RETURN QUERY SELECT unnest(v_begun), false;
 END
 $$;
 

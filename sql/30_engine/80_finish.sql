@@ -11,6 +11,7 @@
 --   retry_after           in how many seconds the provider said to come back (rate, quota,
 --                         config): a duration, because the worker's clock is another
 --   batch_size            how many emails the call had, if several
+--   batch_refused         the whole batch was refused for what is wrong with one of its emails
 --   account               the fault is one of the provider or the account, not the email's
 --   pinned                an earlier call with the same key may have arrived
 --   called                false: no call was made, as the email could not be rendered or
@@ -100,6 +101,8 @@ AS $$
 DECLARE
     v_ids      uuid[];
     v_faults   boolean;
+    v_resend   text[];
+    v_reported boolean;
     v_reports  mailgres.report[];
     v_uncalled uuid[];
 BEGIN
@@ -115,9 +118,11 @@ BEGIN
     -- The conditions on these ids are there for the plan: it can only go by them.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
-    PERFORM FROM mailgres.providers p
-    WHERE v_faults OR p.failures > 0 OR p.circuit <> 'closed' OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0;
-    IF FOUND THEN
+    SELECT array_agg(p.name) FILTER (WHERE p.kind = 'resend'),
+           v_faults OR bool_or(p.failures > 0 OR p.circuit <> 'closed'
+                               OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0)
+    INTO v_resend, v_reported FROM mailgres.providers p;
+    IF v_reported THEN
         v_reports := mailgres.reports_of(p_outcomes, v_ids);
         v_uncalled := ARRAY(
             SELECT DISTINCT o.token FROM jsonb_to_recordset(p_outcomes) AS o(token uuid, called boolean)
@@ -137,11 +142,11 @@ BEGIN
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_after double precision, batch_size int, account boolean,
-            pinned boolean, called boolean)
+            pinned boolean, called boolean, batch_refused boolean)
     ), judged AS MATERIALIZED (
         SELECT q.id, q.lease_token AS token, mailgres.judge(
                    q, o.outcome, mailgres.time_after(o.retry_after), coalesce(o.account, false), coalesce(o.pinned, false),
-                   coalesce(o.code LIKE 'batch:%', false), coalesce(o.called, true)) AS verdict
+                   coalesce(o.batch_refused, false), coalesce(o.called, true)) AS verdict
         FROM public.email_queue q
         JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
@@ -158,7 +163,7 @@ BEGIN
             uncertain_since = (j.verdict).uncertain_since,
             parked_since = (j.verdict).parked_since,
             provider_message_id = o.provider_message_id,
-            resend_id = CASE WHEN q.provider LIKE 'resend%' THEN o.provider_message_id END,
+            resend_id = CASE WHEN q.provider = ANY (v_resend) THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
                                          WHEN 'uncertain' THEN 'ambiguous'
                                          ELSE o.outcome END,
@@ -171,6 +176,7 @@ BEGIN
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
             -- those that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
+            send_alone = coalesce(o.batch_refused, false),
             batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
         FROM told o

@@ -85,7 +85,7 @@ BEGIN
     v_ids := mailgres.take_lost(p_limit);
     WITH lost AS MATERIALIZED (
         SELECT q.id,
-               q.lease_losses + (q.lease_worker <> 'rpc')::int AS losses,
+               q.lease_losses + (NOT q.lease_is_tokenless)::int AS losses,
                coalesce(q.uncertain_since, q.begun_at) AS uncertain_since,
                q.begun_at IS NOT NULL AND NOT coalesce(p.idempotent, false)
                    AND coalesce(t.on_uncertain, 'hold') = 'hold' AS hold

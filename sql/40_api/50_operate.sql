@@ -34,6 +34,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
 
+CREATE FUNCTION mailgres.is_held_without_token(q public.email_queue) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN q.status = 'sending' AND q.lease_is_tokenless;
+
+COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
+    'Whether a processor that knows no token holds the email.';
+
 CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
@@ -41,7 +48,7 @@ RETURN CASE
         ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
     WHEN p_email.status = 'sent' THEN
         ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
-    WHEN p_email.begun_at IS NOT NULL OR p_email.lease_worker = 'rpc' THEN
+    WHEN p_email.begun_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
         ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',

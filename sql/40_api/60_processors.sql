@@ -9,7 +9,7 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT q.id, q.user_id, q.template_type::text, q.recipient_email::text, q.payload::jsonb, q.retries::int
-    FROM mailgres.claim('rpc', batch_size, '15 minutes') q;
+    FROM mailgres.claim('processor', batch_size, '15 minutes', p_tokenless => true) q;
 END
 $$;
 
@@ -44,7 +44,7 @@ BEGIN
         error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id AND q.status <> 'sent'
-      AND (v_id IS NOT NULL OR q.status = 'pending' OR q.lease_worker = 'rpc');
+      AND (v_id IS NOT NULL OR q.status = 'pending' OR mailgres.is_held_without_token(q));
     RETURN FOUND OR EXISTS (
         SELECT FROM public.email_queue q WHERE q.id = p_queue_id AND q.status = 'sent');
 END
@@ -61,7 +61,7 @@ DECLARE
     v_verdict mailgres.verdict;
 BEGIN
     SELECT * INTO v_email FROM public.email_queue q
-    WHERE q.id = p_queue_id AND (q.status = 'pending' OR q.lease_worker = 'rpc')
+    WHERE q.id = p_queue_id AND (q.status = 'pending' OR mailgres.is_held_without_token(q))
     FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
@@ -75,7 +75,7 @@ BEGIN
         next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
         dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
         dead_reason = v_verdict.dead_reason,
-        error_class = 'transient', error_code = NULL, error_detail = left(p_error_message, 4000),
+        error_class = 'transient', error_code = NULL, send_alone = false, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
     WHERE q.id = p_queue_id;

@@ -109,7 +109,7 @@ columns(grantees, object, names) AS (VALUES
         tenant_id priority route scheduled_for expires_at ready retry_policy retry_delay max_retry_delay sent_at
         dead_at dead_reason error_code error_class provider provider_message_id resend_id generation
         template_version first_attempt_at uncertain_since parked_since last_duration_ms batch_id batch_size
-        leased_at lease_until lease_worker lease_losses begun_at has_attachments due_at'),
+        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses begun_at has_attachments due_at'),
     ('mailgres_analyst', 'public.email_logs', '
         id queue_id at event from_status to_status attempt tenant_id template_type claimed_at worker duration_ms
         provider provider_message_id error_class error_code error_message next_retry_at dead_reason'),

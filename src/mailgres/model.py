@@ -121,6 +121,7 @@ class Result:
     `account`: the fault is one of the whole account, not of this message.
     `pinned`: an earlier call may have arrived, so only this provider may try again.
     `suppress`: the address does not exist and must not be written to again.
+    `batch_refused`: its whole batch was refused, perhaps for what is wrong with another message.
     `retry_after`: how long the provider said to wait. A duration: clocks differ.
     `called`: false if the fault is ours and the provider was not asked.
     `refused_copies`: those whom a sent message does not reach.
@@ -136,6 +137,7 @@ class Result:
     account: bool = False
     pinned: bool = False
     suppress: bool = False
+    batch_refused: bool = False
     called: bool = True
     refused_copies: tuple[RefusedCopy, ...] = ()
     untried: str | None = None
@@ -193,6 +195,7 @@ class Outcome:
                 "account": result.account,
                 "pinned": result.pinned,
                 "suppress": result.suppress,
+                "batch_refused": result.batch_refused,
                 "called": result.called,
             }
         if result.refused_copies:

@@ -65,7 +65,6 @@ class Store:
     ) -> None:
         self.worker = worker
         self.url = url
-        self._lease: timedelta | None = None
         self._milliseconds = round(statement_timeout / timedelta(milliseconds=1))
         self.outage = Outage()
         with database.connect(url, autocommit=True) as connection:
@@ -104,7 +103,6 @@ class Store:
         connection: psycopg.Connection | None = None,
     ) -> list[Email]:
         """Lease up to `limit` emails that one of the providers can send."""
-        self._lease = lease
         parameters = {
             "worker": self.worker,
             "limit": limit,
@@ -117,22 +115,26 @@ class Store:
         with self.connection() as pooled:
             return self._ask(pooled, "claim", parameters, Email)
 
-    def start_attempts(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
-        """Mark the calls for these emails as begun; returns those that may be made.
+    def start_attempts(
+        self, emails: Iterable[Email], lease: timedelta | None = None, *, checked: bool = True
+    ) -> Started:
+        """Mark the attempts for these emails as started, with a lease of this length from now.
 
-        Their leases begin anew, and are as long as those that were claimed last.
-        Unless the provider was checked, the lease of the one that tries whether it is back comes
-        with no email: check first.
+        `checked`: whether the provider was checked, if its circuit is open.
         """
-        return self._for_each_lease("start_attempts", emails, checked=checked, lease=self._lease)
+        started = self._for_each_lease("start_attempts", emails, checked=checked, lease=lease)
+        return Started(
+            {(queue_id, token) for queue_id, token, check_first in started if not check_first},
+            {(queue_id, token) for queue_id, token, check_first in started if check_first},
+        )
 
     def extend(self, emails: Iterable[Email], lease: timedelta) -> set[Claim]:
         """Lengthen leases; returns the emails that are still ours."""
-        return self._for_each_lease("extend", emails, lease=lease)
+        return set(self._for_each_lease("extend", emails, lease=lease))
 
     def give_back(self, emails: Iterable[Email], patience: float | None = None) -> set[Claim]:
         """Return emails that were not sent; `patience` is for somebody in a hurry."""
-        return self._for_each_lease("give_back", emails, patience)
+        return set(self._for_each_lease("give_back", emails, patience))
 
     def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
         """Write outcomes, each only if its lease still holds; returns what was not just sent.
@@ -323,8 +325,8 @@ class Store:
         emails: Iterable[Email],
         patience: float | None = None,
         **more: Any,  # noqa: ANN401
-    ) -> set[Claim]:
-        """Run a query that takes emails with their tokens; returns those that are still held."""
+    ) -> list[tuple[Any, ...]]:
+        """Run a query that takes emails with their tokens; returns what it says of each."""
         held = [email.claim for email in emails]
         parameters = {
             "ids": [queue_id for queue_id, _ in held],
@@ -332,7 +334,15 @@ class Store:
             **more,
         }
         with self.connection(patience) as connection:
-            return set(connection.execute(QUERIES[query], parameters))
+            return connection.execute(QUERIES[query], parameters).fetchall()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Started:
+    """The emails that may be sent, and those whose provider has to be checked before."""
+
+    allowed: set[Claim]
+    check_first: set[Claim]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ SELECT id, lease_token, tenant_id, template_type, template_version, recipient_em
 FROM mailgres.claim(%(worker)s, %(limit)s, %(lease)s, %(providers)s)
 
 -- start_attempts --
-SELECT mailgres.start_attempts(leases.token, leases.ids, %(checked)s, %(lease)s), leases.token
+SELECT started.id, leases.token, started.check_first
 FROM (
     SELECT token, array_agg(id) AS ids
     FROM unnest(%(tokens)s::uuid[], %(ids)s::uuid[]) AS held(token, id) GROUP BY token
 ) leases
+CROSS JOIN LATERAL mailgres.start_attempts(leases.token, leases.ids, %(checked)s, %(lease)s) started
 
 -- finish --
 SELECT id, status, retries,

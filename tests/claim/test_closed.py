@@ -77,7 +77,7 @@ def test_a_paused_route_waits_and_the_others_do_not(bench: Workbench) -> None:
     other = bench.put(count=3, route="other")
     assert ids(bench.claim()) == set(other)
     assert bench.claim() == []
-    assert bench.claim(worker="rpc") == []
+    assert bench.claim(tokenless=True) == []
     bench.do("UPDATE mailgres.routes SET paused = false")
     assert ids(bench.claim()) == set(paused)
 
@@ -156,5 +156,5 @@ def test_a_workers_own_provider_may_be_closed_too(bench: Workbench) -> None:
 def test_a_processor_of_its_own_needs_no_provider_of_ours(bench: Workbench) -> None:
     close(bench, "capture", "enabled = false")
     bench.put()
-    [claimed] = bench.claim(worker="rpc")
+    [claimed] = bench.claim(tokenless=True)
     assert claimed["provider"] is None

@@ -108,7 +108,7 @@ def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
     observe("reap", 500, lambda: bench.rows("SELECT mailgres.reap()"))
 
     observe("claim 10", 10, bench.claim)
-    observe("claim 10 for a processor", 10, lambda: bench.claim(worker="rpc"))
+    observe("claim 10 for a processor", 10, lambda: bench.claim(tokenless=True))
     claimed = observe("claim 100", 100, lambda: bench.claim(100))
     token, email_ids = claimed[0]["lease_token"], [row["id"] for row in claimed]
     for call, some in (
@@ -198,18 +198,19 @@ def test_plans_made_while_the_queue_was_empty_are_good_when_it_is_full(
 
 
 def test_a_claim_touches_no_more_pages_in_a_large_queue(fresh: Workbench, bench: Workbench) -> None:
-    def touched(at: Workbench, worker: str, limit: int) -> int:
-        query = "SELECT * FROM mailgres.claim(%s, %s)"
+    def touched(at: Workbench, limit: int, *, tokenless: bool) -> int:
+        query = "SELECT * FROM mailgres.claim('worker', %s, p_tokenless => %s)"
         at.connection.rollback()
-        buffers(at, query, worker, limit)  # warms caches and plans
+        buffers(at, query, limit, tokenless)  # warms caches and plans
         at.connection.rollback()
-        return buffers(at, query, worker, limit)
+        return buffers(at, query, limit, tokenless)
 
     bench.do(LEARN_NOTHING)
     fill(bench, 1000)
     bench.connection.autocommit = False
-    for claim in product(("worker", "rpc"), (10, 100)):
-        assert touched(fresh, *claim) <= 2 * touched(bench, *claim), claim
+    for limit, tokenless in product((10, 100), (False, True)):
+        most = 2 * touched(bench, limit, tokenless=tokenless)
+        assert touched(fresh, limit, tokenless=tokenless) <= most, (limit, tokenless)
 
 
 def test_at_most_six_indexes(bench: Workbench) -> None:

@@ -62,7 +62,11 @@ def test_an_old_processor_gets_only_what_it_can_send(bench: Workbench) -> None:
     assert {row["queue_id"] for row in claimed} == set(plain)
     assert bench.rows("SELECT * FROM get_pending_emails_for_retry(10)") == []
     for row in map(bench.email, plain):
-        assert (row["status"], row["lease_worker"], row["provider"]) == ("sending", "rpc", None)
+        assert (row["status"], row["lease_is_tokenless"], row["provider"]) == (
+            "sending",
+            True,
+            None,
+        )
         assert row["lease_until"] - row["leased_at"] == timedelta(minutes=15)
         assert row["begun_at"] is None
     assert ids(bench.claim(100)) == {*inline, *uncertain}

@@ -38,15 +38,16 @@ EVERYTHING = (
 )
 
 
-def claim_each(bench: Workbench, worker: str) -> list[Row]:
+def claim_each(bench: Workbench, *, tokenless: bool = False) -> list[Row]:
     """Claim the three emails: each alone, because a worker died holding it."""
-    claimed = [row for _ in range(3) for row in bench.claim(worker=worker)]
+    claims = (bench.claim(worker="another", tokenless=tokenless) for _ in range(3))
+    claimed = [row for claim in claims for row in claim]
     assert len(claimed) == 3
     return claimed
 
 
 def claimed_by_another(bench: Workbench) -> None:
-    claim_each(bench, "another")
+    claim_each(bench)
 
 
 def waiting_again(bench: Workbench) -> None:
@@ -54,20 +55,20 @@ def waiting_again(bench: Workbench) -> None:
 
 
 def begun_by_another(bench: Workbench) -> None:
-    for row in claim_each(bench, "another"):
+    for row in claim_each(bench):
         bench.do(CALLS["start_attempts"], row["lease_token"], [row["id"]])
 
 
 def claimed_by_a_processor(bench: Workbench) -> None:
-    claim_each(bench, "rpc")
+    claim_each(bench, tokenless=True)
 
 
 def sent_by_another(bench: Workbench) -> None:
-    bench.finish(claim_each(bench, "another"), "sent")
+    bench.finish(claim_each(bench), "sent")
 
 
 def failed_at_another(bench: Workbench) -> None:
-    bench.finish(claim_each(bench, "another"), "permanent", message="no such address")
+    bench.finish(claim_each(bench), "permanent", message="no such address")
 
 
 def cancelled(bench: Workbench) -> None:

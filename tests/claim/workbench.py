@@ -137,10 +137,11 @@ class Workbench:
         worker: str = "worker",
         lease: timedelta = timedelta(seconds=60),
         providers: list[str] | None = None,
+        tokenless: bool = False,
     ) -> list[Row]:
-        """Claim as a worker does."""
-        query = "SELECT * FROM mailgres.claim(%s, %s, %s, %s)"
-        return self.rows(query, worker, limit, lease, providers)
+        """Claim as a worker does, or a processor without a token."""
+        query = "SELECT * FROM mailgres.claim(%s, %s, %s, %s, %s)"
+        return self.rows(query, worker, limit, lease, providers, tokenless)
 
     def finish(self, emails: Iterable[Row], outcome: str, **more: Any) -> list[Row]:
         """Report the same outcome for claimed emails."""

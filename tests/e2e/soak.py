@@ -45,7 +45,7 @@ PREPARE = """
 """
 LEFT_BY_THE_PROCESSOR = """
     UPDATE email_queue SET lease_until = mailgres.now()
-    WHERE status = 'sending' AND lease_worker = 'rpc'
+    WHERE status = 'sending' AND lease_is_tokenless
 """
 """A claim whose answer a restart swallowed is nobody's: let its fifteen minutes be over."""
 ROWS = """
@@ -53,7 +53,7 @@ ROWS = """
            t.on_uncertain = 'resend' AND EXISTS (
                SELECT FROM email_logs l
                WHERE l.queue_id = q.id AND (
-                   l.error_class = 'ambiguous' OR l.event = 'lost' AND l.worker <> 'rpc')
+                   l.error_class = 'ambiguous' OR l.event = 'lost' AND l.worker <> 'processor')
            ) AS may_be_double
     FROM email_queue q LEFT JOIN email_templates t USING (template_type)
 """

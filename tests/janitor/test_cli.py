@@ -126,7 +126,7 @@ def test_whose_heartbeat(database_url: str) -> None:
     result = janitor("heartbeat", "--database-url", database_url)
     assert result.exit_code == 2
     assert "--worker" in result.stderr
-    refused = janitor("heartbeat", "--worker", "rpc", "--database-url", database_url)
+    refused = janitor("heartbeat", "--worker", "", "--database-url", database_url)
     assert refused.exit_code == 1
     assert "workers_worker_check" in refused.stderr
     assert len(refused.stderr.splitlines()) == 2

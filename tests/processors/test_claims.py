@@ -39,7 +39,7 @@ def test_the_lease(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.claim_rpc()
     email = queue.email(queue_id)
-    assert (email.status, email.lease_worker) == ("sending", "rpc")
+    assert (email.status, email.lease_is_tokenless) == ("sending", True)
     assert (email.leased_at, email.lease_until) == (clock.now, clock.now + 15 * MINUTE)
     assert (email.last_attempt_at, email.begun_at, email.provider) == (clock.now, None, None)
 

@@ -88,7 +88,7 @@ class Fleet:
             "wrong key": ("config", ACCOUNT),
             "permanent": ("permanent", {})
             if len(call) == 1
-            else ("transient", {"code": "batch:validation_error"}),
+            else ("transient", {"code": "validation_error", "batch_refused": True}),
         }[reaction]
         return [report(email, outcome, **told, **size) for email in call]
 

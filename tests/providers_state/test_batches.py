@@ -45,7 +45,7 @@ def test_who_goes_alone(batched: Stage) -> None:
     batched.put(3)
     urgent = batched.put(2, priority=2)
     with_files = batched.put(2, has_attachments=True)
-    refused = batched.put(2, error_class="transient", error_code="batch:validation_error")
+    refused = batched.put(2, error_class="transient", send_alone=True)
     claimed = batched.claim(limit=20)
     assert [len(call) for call in batches(claimed)] == [3] + [1] * 6
     alone = {email.id for email in claimed if email.batch_id is None}

@@ -130,7 +130,7 @@ def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
     two.add("batches", batch=100)
     two.lead("batches", "second")
     two.put(5)
-    two.call("transient", 5, code="batch:validation_error", batch_size=5)
+    two.call("transient", 5, code="validation_error", batch_refused=True, batch_size=5)
     again = two.claim()
     assert [(email.provider, email.batch_id) for email in again] == [("batches", None)] * 5
     assert {email.retries for email in again} == {0}

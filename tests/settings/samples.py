@@ -48,7 +48,7 @@ BAD: dict[str, list[object]] = {
     "statement_timeout": ["99ms", "11m", "soon", "-1s", "1 week", True, [], "nan", "\u0661s"],
     "listen": ["yes", True, ""],
     "poll_interval": ["0", "49ms", "301s", 1e400],
-    "worker_name": ["rpc", "a b", "", "x" * 201, "a\nb"],
+    "worker_name": ["a b", "", "x" * 201, "a\nb"],
     "processes": ["0", "65", "two", 1.0, "1e1"],
     "concurrency": ["0", "1001", "-1", "ten", "1_0", "\u0663", "9" * 50, True, 2.5],
     "batch_size": ["0", "1001", ""],

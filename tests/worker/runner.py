@@ -15,10 +15,10 @@ from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.model import Claim, Email, Outcome, Settled
+from mailgres.model import Email, Outcome, Settled
 from mailgres.sender import Renderer, Sender
 from mailgres.settings import Settings
-from mailgres.store import QUERIES, Store
+from mailgres.store import QUERIES, Started, Store
 from mailgres.worker import Worker
 from mailgres.worker.fleet import on_signals
 from worker.double import Double, Ledger, hang
@@ -49,9 +49,11 @@ class StoppingStore(Store):
     ledger: Ledger
     stop_at: str | None
 
-    def start_attempts(self, emails: Iterable[Email], *, checked: bool = True) -> set[Claim]:
+    def start_attempts(
+        self, emails: Iterable[Email], lease: timedelta | None = None, *, checked: bool = True
+    ) -> Started:
         self._point("start_attempts")
-        return super().start_attempts(emails, checked=checked)
+        return super().start_attempts(emails, lease, checked=checked)
 
     def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
         self._point("finish")

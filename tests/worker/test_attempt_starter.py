@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import cast
 
 import psycopg
 import pytest
 
-from mailgres.model import Claim, Email
+from mailgres.model import Email
 from mailgres.sender.attempt_starter import AttemptStarter
-from mailgres.store import Store
+from mailgres.store import Started, Store
 from worker.bench import DEADLINE, until
 from worker.test_parts import an_email
 
@@ -23,13 +24,15 @@ def test_a_lease_that_was_lost_begins_nothing() -> None:
     before = an_email(id=now.id)
 
     class Leases:
-        def start_attempts(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+        def start_attempts(
+            self, emails: Iterable[Email], _lease: timedelta | None, *, checked: bool
+        ) -> Started:
             assert not checked
-            return {email.claim for email in emails if email == now}
+            return Started({email.claim for email in emails if email == now}, set())
 
     starter = AttemptStarter(cast("Store", Leases()))
-    assert starter.start([before, now]) == {now.claim}
-    assert starter.start([before]) == set()
+    assert starter.start([before, now]) == Started({now.claim}, set())
+    assert starter.start([before]) == Started(set(), set())
 
 
 def test_threads_share_a_statement() -> None:
@@ -37,11 +40,13 @@ def test_threads_share_a_statement() -> None:
     gate, asked = threading.Event(), []
 
     class Slow:
-        def start_attempts(self, emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+        def start_attempts(
+            self, emails: Iterable[Email], _lease: timedelta | None, *, checked: bool
+        ) -> Started:
             assert not checked
             asked.append(list(emails))
             assert gate.wait(DEADLINE)
-            return {email.claim for email in asked[-1]}
+            return Started({email.claim for email in asked[-1]}, set())
 
     starter = AttemptStarter(cast("Store", Slow()))
     emails = [an_email() for _ in range(5)]
@@ -51,14 +56,14 @@ def test_threads_share_a_statement() -> None:
         rest = [threads.submit(starter.start, [email]) for email in emails[1:]]
         until(lambda: len(starter._waiting) == 4, "the others wait")
         gate.set()
-        assert first.result() == {emails[0].claim}
-        assert [one.result() for one in rest] == [{email.claim} for email in emails[1:]]
+        assert first.result().allowed == {emails[0].claim}
+        assert [one.result().allowed for one in rest] == [{email.claim} for email in emails[1:]]
     assert [len(each) for each in asked] == [1, 4]
 
 
 def test_what_the_database_raises_everybody_gets() -> None:
     class Away:
-        def start_attempts(self, _emails: Iterable[Email], *, checked: bool) -> set[Claim]:  # noqa: ARG002
+        def start_attempts(self, *_emails: object, **_options: object) -> Started:
             raise psycopg.OperationalError("away")
 
     with pytest.raises(psycopg.OperationalError):

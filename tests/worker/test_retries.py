@@ -11,10 +11,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mailgres.model import Claim, Email, Message, Outcome, Result, Verdict
+from mailgres.model import Email, Message, Outcome, Result, Verdict
 from mailgres.providers import Capabilities
 from mailgres.providers.faulty import Fault, FaultyProvider
 from mailgres.sender import Renderer
+from mailgres.store import Started
 from support.queue import HOLD, RESEND, Clock
 from worker.bench import Bench
 from worker.double import NAME, Double
@@ -237,11 +238,13 @@ def test_a_bug_of_our_own_and_an_outage(bench: Bench, monkeypatch: pytest.Monkey
     with bench.here(provider, renderer=Narrow) as worker:
         start, begun = worker.store.start_attempts, []
 
-        def begin_thrice(emails: Iterable[Email], *, checked: bool) -> set[Claim]:
+        def begin_thrice(
+            emails: Iterable[Email], lease: timedelta | None, *, checked: bool
+        ) -> Started:
             begun.append(emails)
             if len(begun) == 3:
                 raise psycopg.OperationalError("away")
-            return start(emails, checked=checked)
+            return start(emails, lease, checked=checked)
 
         monkeypatch.setattr(worker.store, "start_attempts", begin_thrice)
         assert worker.drain().sent == 5

@@ -56,14 +56,14 @@ def results_of(
 def shared(fault: Result, messages: Sequence[Message]) -> Result:
     """The fault of a whole call as a fault of each of its messages.
 
-    What is wrong with one message must not kill the others, so such a fault of a batch is passing;
-    by its code the claim knows that each of them has to go alone.
+    What is wrong with one message must not kill the others, so such a fault of a batch is
+    transient, and each of its messages goes alone the next time.
     """
     of_one = fault.verdict == "permanent"
     of_a_sender = fault.verdict == "config" and not fault.account
     senders = {message.from_email for message in messages}
     if len(messages) > 1 and (of_one or (of_a_sender and len(senders) > 1)):
-        return replace(fault, verdict="transient", code=f"batch:{fault.code}")
+        return replace(fault, verdict="transient", batch_refused=True)
     return fault
 
 

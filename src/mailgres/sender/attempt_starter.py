@@ -9,29 +9,17 @@ statement could start.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
+
+from mailgres.store import Started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
+    from datetime import timedelta
 
-    from mailgres.model import Claim, Email
+    from mailgres.model import Email
     from mailgres.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """What a statement has begun, of all that were in it; and leases that it has not."""
-
-    begun: set[Claim]
-
-    @property
-    def unchecked(self) -> set[UUID]:
-        """Leases of those that try whether a provider is back."""
-        found = cast("set[tuple[UUID | None, UUID]]", self.begun)
-        return {token for email, token in found if email is None}
 
 
 class Request:
@@ -48,16 +36,17 @@ class Request:
 class AttemptStarter:
     """Marks attempts as started, for many threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lease: timedelta | None = None) -> None:
         self._store = store
+        self._lease = lease
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
         self._under_way = False
 
-    def start(self, emails: Sequence[Email]) -> set[Claim] | None:
-        """The emails that may be sent; None: they try whether the provider is back, so check first.
+    def start(self, emails: Sequence[Email]) -> Started:
+        """Return which of the emails may be sent, or that their provider has to be checked first.
 
-        What the database raises, everybody gets who shared it.
+        An error of the database is raised in every thread that shared the statement.
         """
         mine = Request(emails)
         with self._lock:
@@ -66,9 +55,8 @@ class AttemptStarter:
         answer = (mine.told.get() if must_wait else None) or self._start_all()
         if isinstance(answer, BaseException):
             raise answer
-        if emails[0].lease_token in answer.unchecked:
-            return None
-        return answer.begun & {email.claim for email in emails}
+        ours = {email.claim for email in emails}
+        return Started(answer.allowed & ours, answer.check_first & ours)
 
     def _start_all(self) -> Started | BaseException:
         """Ask for all that wait; this thread is one of them."""
@@ -77,7 +65,7 @@ class AttemptStarter:
         answer: Started | BaseException
         try:
             emails = [email for one in together for email in one.emails]
-            answer = Started(self._store.start_attempts(emails, checked=False))
+            answer = self._store.start_attempts(emails, self._lease, checked=False)
         except BaseException as error:  # noqa: BLE001 - each of them raises it
             answer = error
         self._pass_on()

@@ -20,6 +20,7 @@ from mailgres.trace import where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from mailgres.model import Email
     from mailgres.providers import Provider
@@ -32,11 +33,19 @@ log = logging.getLogger(__name__)
 class Sender:
     """Sends batches through the providers it has."""
 
-    def __init__(self, store: Store, renderer: Renderer, providers: dict[str, Provider]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        renderer: Renderer,
+        providers: dict[str, Provider],
+        lease: timedelta | None = None,
+    ) -> None:
+        """Send with these providers; `lease` is how long an attempt may take once it started."""
         self.renderer = renderer
         self.providers = providers
         self._store = store
-        self._starter = AttemptStarter(store)
+        self._lease = lease
+        self._starter = AttemptStarter(store, lease)
         self._limits = LimitWatch(store)
 
     def send(self, emails: Sequence[Email]) -> list[Outcome]:
@@ -64,12 +73,12 @@ class Sender:
         be unknown. So the provider is asked first in a way that costs no email.
         """
         emails = [message.email for message in messages]
-        allowed = self._starter.start(emails)
-        if allowed is None:
+        started = self._starter.start(emails)
+        if started.check_first:
             if fault := still_away(provider):
                 return [], [Outcome(email, fault) for email in emails]
-            allowed = self._store.start_attempts(emails)
-        return [message for message in messages if message.email.claim in allowed], []
+            started = self._store.start_attempts(emails, self._lease)
+        return [message for message in messages if message.email.claim in started.allowed], []
 
     def learn(self, provider: str) -> None:
         """Pass on what a provider said of its limits; after its outcomes are in safe hands."""

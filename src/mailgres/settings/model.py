@@ -115,8 +115,7 @@ class Settings:
         timedelta(seconds=1),
     )
     worker_name: str = setting(
-        # The SQL functions know processors without a token by the name `rpc`.
-        Text("1 to 200 characters without blanks, not rpc", r"(?!rpc\Z)\S+", "NAME", 200),
+        Text("1 to 200 characters without blanks", r"\S+", "NAME", 200),
         "The name of the worker in leases, logs and heartbeats.",
         factory=new_worker_name,
         default_text="host-pid-random",

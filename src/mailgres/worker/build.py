@@ -76,7 +76,9 @@ class Pipeline:
         self.sends = any(provider.kind not in KEPT for provider in providers.values())
         self._on_demand = on_demand
         sender = settings.from_email or (None if self.sends else NOWHERE)
-        self._sender = Sender(store, Renderer(store, sender, settings.reply_to), providers)
+        self._sender = Sender(
+            store, Renderer(store, sender, settings.reply_to), providers, settings.lease
+        )
 
     @property
     def details(self) -> dict[str, object]:

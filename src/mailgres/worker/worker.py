@@ -346,7 +346,12 @@ WORTH_WAITING = 10.0
 
 
 def _not_prepared(email: Email, place: str) -> Result:
-    """What a fault of our own means; by its code the claim sends those of a batch alone."""
-    code = "not_prepared" if email.batch_id is None else "batch:not_prepared"
-    message = "the email could not be prepared: see the log"
-    return Result("transient", code=code, message=message, detail=place, called=False)
+    """Return the outcome of a fault of our own; the emails of a batch go alone the next time."""
+    return Result(
+        "transient",
+        code="not_prepared",
+        message="the email could not be prepared: see the log",
+        detail=place,
+        called=False,
+        batch_refused=email.batch_id is not None,
+    )
