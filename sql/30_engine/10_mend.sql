@@ -19,8 +19,9 @@ CREATE FUNCTION mailgres.mend() RETURNS trigger
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
-    -- The promoter makes the row ready again when it is due.
-    NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now();
+    -- The promoter makes the row ready again when it is due, on a route that exists.
+    NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now()
+        AND EXISTS (SELECT FROM mailgres.routes r WHERE r.route = NEW.route);
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
         IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
@@ -62,6 +63,7 @@ CREATE TRIGGER mend
     FOR EACH ROW
     WHEN (
         NEW.next_retry_at IS NULL
+        OR NEW.route <> OLD.route
         OR (NEW.ready AND (NEW.status <> 'pending' OR NEW.next_retry_at > mailgres.now()))
         OR (NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL)
         OR (NEW.status = 'failed') <> (NEW.dead_at IS NOT NULL)

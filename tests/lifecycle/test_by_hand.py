@@ -35,6 +35,15 @@ def test_next_retry_null_means_now(queue: Queue, clock: Clock) -> None:
     assert queue.claim_one().id == queue_id
 
 
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("column", ["", ", next_retry_at = NULL", ", status = 'pending'"])
+def test_a_route_that_does_not_exist_holds_no_email_for_ever(queue: Queue, column: str) -> None:
+    queue_id = queue.enqueue()
+    queue.run(f"UPDATE email_queue SET route = 'mistyped'{column}")
+    email = queue.claim_one()
+    assert (email.id, email.route) == (queue_id, "default")
+
+
 @pytest.mark.parametrize("outcome", ["permanent", "transient"])
 def test_dead_back_to_pending(queue: Queue, clock: Clock, outcome: str) -> None:
     queue_id = queue.enqueue(max_retries=0)
