@@ -1488,8 +1488,9 @@ CREATE FUNCTION mailgres.mend() RETURNS trigger
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
-    -- The promoter makes the row ready again when it is due.
-    NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now();
+    -- The promoter makes the row ready again when it is due, on a route that exists.
+    NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now()
+        AND EXISTS (SELECT FROM mailgres.routes r WHERE r.route = NEW.route);
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
         IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
@@ -1531,6 +1532,7 @@ CREATE TRIGGER mend
     FOR EACH ROW
     WHEN (
         NEW.next_retry_at IS NULL
+        OR NEW.route <> OLD.route
         OR (NEW.ready AND (NEW.status <> 'pending' OR NEW.next_retry_at > mailgres.now()))
         OR (NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL)
         OR (NEW.status = 'failed') <> (NEW.dead_at IS NOT NULL)
@@ -8495,7 +8497,7 @@ CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timest
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)
+    RETURN mailgres.now() + mailgres.retry_delay(p, least(coalesce(retry_count, 0), 1000) + 1)
     FROM mailgres.settings s
     JOIN mailgres.retry_policies p ON p.name = s.retry_policy;
 END

@@ -90,7 +90,7 @@ CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timest
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    RETURN mailgres.now() + mailgres.retry_delay(p, coalesce(retry_count, 0) + 1)
+    RETURN mailgres.now() + mailgres.retry_delay(p, least(coalesce(retry_count, 0), 1000) + 1)
     FROM mailgres.settings s
     JOIN mailgres.retry_policies p ON p.name = s.retry_policy;
 END

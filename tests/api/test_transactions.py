@@ -48,6 +48,18 @@ def test_commit_keeps_the_email_with_the_rest(source: Source, conn: psycopg.Conn
     assert found == (email, ANA, {"name": "Ana"})
 
 
+def test_in_a_pipeline_the_ids_are_returned_all_the_same(
+    database_url: str, conn: psycopg.Connection
+) -> None:
+    several: list[mailgres.Email] = [{"template_type": "welcome_user", "recipient_email": ANA}] * 2
+    with psycopg.connect(database_url) as connection, connection.pipeline():
+        one = mailgres.enqueue(connection, "welcome_user", ANA)
+        ids = [one, *mailgres.enqueue_many(connection, several)]
+        assert mailgres.cancel(connection, one)
+    found = conn.execute("SELECT id FROM email_queue ORDER BY id").fetchall()
+    assert sorted(ids) == [queue_id for (queue_id,) in found]
+
+
 def test_rollback_leaves_neither(source: Source, conn: psycopg.Connection) -> None:
     source.execute("INSERT INTO orders VALUES (1)")
     source.call(mailgres.enqueue, "welcome_user", ANA)

@@ -79,6 +79,15 @@ def test_an_operator_is_not_examined_for_the_rights_of_a_worker(
         assert "cannot work the queue" in lacks
 
 
+def test_who_may_not_read_the_schema_is_told_so_and_nothing_about_the_schema(
+    clinic: Clinic, server: Server
+) -> None:
+    with login(clinic, server) as stranger:
+        found = {one.check: one.message for one in examined(stranger.url)}
+        assert "permission denied" in found["schema-version"]
+        assert found["grants"] == "not checked: see schema-version"
+
+
 def errors_as_worker(clinic: Clinic) -> list[str]:
     settings = load({"DATABASE_URL": clinic.url})
     return errors(list(examine(settings, offline=True, as_worker=True)))

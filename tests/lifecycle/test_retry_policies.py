@@ -178,7 +178,10 @@ def test_calculate_next_retry_time(queue: Queue, clock: Clock, policy: str) -> N
         clock.set(email.next_retry_at)
 
 
-@pytest.mark.parametrize(("retry_count", "minutes"), [(0, 1), (1, 5), (2, 15), (3, 15), (None, 1)])
+@pytest.mark.parametrize(
+    ("retry_count", "minutes"),
+    [(0, 1), (1, 5), (2, 15), (3, 15), (None, 1), (2**31 - 1, 15), (-(2**31), 1)],
+)
 def test_calculate_next_retry_time_of_the_contract(
     queue: Queue, clock: Clock, retry_count: int | None, minutes: int
 ) -> None:

@@ -59,11 +59,16 @@ def _execute(connection: psycopg.Connection[Any], call: Call) -> list[Any]:
     own_cursor = psycopg.Cursor(connection, row_factory=scalar_row)
     with translated(call, psycopg.Error), own_cursor as cursor:
         cursor.execute(queries.load()[call.query], call.parameters)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if _gives_rows(call) else []
 
 
 async def _execute_async(connection: psycopg.AsyncConnection[Any], call: Call) -> list[Any]:
     with translated(call, psycopg.Error):
         async with psycopg.AsyncCursor(connection, row_factory=scalar_row) as cursor:
             await cursor.execute(queries.load()[call.query], call.parameters)
-            return await cursor.fetchall() if cursor.description else []
+            return await cursor.fetchall() if _gives_rows(call) else []
+
+
+def _gives_rows(call: Call) -> bool:
+    """Tell whether a call has a result; in a pipeline the cursor does not know it yet."""
+    return not call.query.endswith("savepoint")

@@ -131,7 +131,7 @@ def _obstacle(check: Check, patient: Patient, *, offline: bool) -> str | None:
     if patient.connection is None or patient.connection.closed:
         return "no database"
     if check.needs == "schema" and not patient.migrated:
-        return "the schema is not the one of this mailgres"
+        return f"see {VERSION}"
     return None
 
 
