@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.resolver import NoAnswer, system_nameservers, txt
+from mailgres.doctor.resolver import NoAnswer, txt
 from mailgres.doctor.setup import KEPT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _senders(patient: Patient) -> Iterator[tuple[str, set[str]]]:
 
 
 def _examine(domain: str, kinds: set[str], patient: Patient) -> Iterator[Finding]:
-    asked = patient.nameservers if patient.nameservers is not None else system_nameservers()
+    asked = patient.nameservers
     try:
         yield from _spf(domain, kinds, asked)
         yield from _dmarc(domain, asked)
@@ -54,7 +54,7 @@ def domain_of(sender: str | None) -> str | None:
     return match[1].lower() if match else None
 
 
-def _spf(domain: str, kinds: set[str], asked: tuple[str, ...]) -> Iterator[Finding]:
+def _spf(domain: str, kinds: set[str], asked: tuple[str, ...] | None) -> Iterator[Finding]:
     # Resend sends from a subdomain of its own, and so does SES with a MAIL FROM domain.
     names = (f"send.{domain}", domain) if "resend" in kinds else (domain,)
     found = {name: _starting(txt(name, asked), "v=spf1") for name in names}
@@ -83,7 +83,7 @@ def _spf(domain: str, kinds: set[str], asked: tuple[str, ...]) -> Iterator[Findi
         )
 
 
-def _dmarc(domain: str, asked: tuple[str, ...]) -> Iterator[Finding]:
+def _dmarc(domain: str, asked: tuple[str, ...] | None) -> Iterator[Finding]:
     labels = domain.split(".")
     # the policy of the organisation's domain holds for what is below it
     above = [".".join(labels[n:]) for n in range(len(labels) - 1)]
@@ -97,7 +97,7 @@ def _dmarc(domain: str, asked: tuple[str, ...]) -> Iterator[Finding]:
     )
 
 
-def _dkim(domain: str, asked: tuple[str, ...]) -> Iterator[Finding]:
+def _dkim(domain: str, asked: tuple[str, ...] | None) -> Iterator[Finding]:
     name = f"resend._domainkey.{domain}"
     if not any("p=" in record for record in txt(name, asked)):
         yield Finding(
