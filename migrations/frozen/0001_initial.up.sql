@@ -224,10 +224,10 @@ COMMENT ON FUNCTION mailgres.canonical_address(text) IS
 CREATE TABLE mailgres.retry_policies (
     name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
     max_retries  int NOT NULL CHECK (max_retries BETWEEN 0 AND 100),
-    steps        interval[] CHECK (cardinality(steps) > 0 AND array_position(steps, NULL) IS NULL),
-    base         interval CHECK (base > '0'),
+    steps        interval[] CHECK (cardinality(steps) > 0 AND array_position(steps, NULL) IS NULL AND '0' <= ALL (steps)),
+    base         interval CHECK (base > '0' AND base <= '1000 years'),
     factor       double precision NOT NULL DEFAULT 2 CHECK (factor BETWEEN 1 AND 10),
-    cap          interval NOT NULL CHECK (cap > '0'),
+    cap          interval NOT NULL CHECK (cap > '0' AND cap <= '1000 years'),
     jitter_down  double precision NOT NULL DEFAULT 0 CHECK (jitter_down BETWEEN 0 AND 1),
     jitter_up    double precision NOT NULL DEFAULT 0 CHECK (jitter_up BETWEEN 0 AND 1),
     description  text NOT NULL DEFAULT '',
@@ -248,14 +248,14 @@ COMMENT ON COLUMN mailgres.retry_policies.steps IS
 CREATE TABLE mailgres.settings (
     only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     retry_policy       text NOT NULL REFERENCES mailgres.retry_policies,
-    expires_after      interval CHECK (expires_after > '0'),
+    expires_after      interval CHECK (expires_after > '0' AND expires_after <= '1000 years'),
     max_lease_losses   int NOT NULL DEFAULT 5 CHECK (max_lease_losses > 0),
-    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0'),
-    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
-    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
-    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
-    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
-    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
+    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0' AND config_wait <= '1000 years'),
+    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0' AND config_wait_total <= '1000 years'),
+    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0' AND dead_letter_ttl <= '1000 years'),
+    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0' AND archive_ttl <= '1000 years'),
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0' AND sent_ttl <= '1000 years'),
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days' AND counts_ttl <= '1000 years'),
     database_capacity  bigint CHECK (database_capacity > 0),
     initial            boolean NOT NULL DEFAULT true
 );
@@ -289,7 +289,7 @@ CREATE TABLE mailgres.providers (
     name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
     kind               text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
     idempotent         boolean NOT NULL DEFAULT false,
-    key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0'),
+    key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0' AND key_window <= '1000 years'),
     batch_size         int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
     fixed_batches      boolean NOT NULL DEFAULT false,
     enabled            boolean NOT NULL DEFAULT true,
@@ -311,10 +311,10 @@ CREATE TABLE mailgres.providers (
     circuit_until      timestamptz,
     circuit_reason     text,
     failure_threshold  int NOT NULL DEFAULT 5 CHECK (failure_threshold > 0),
-    failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0'),
+    failure_window     interval NOT NULL DEFAULT '60 seconds' CHECK (failure_window > '0' AND failure_window <= '1000 years'),
     failure_share      numeric NOT NULL DEFAULT 0.1 CHECK (failure_share BETWEEN 0 AND 1),
-    open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0'),
-    open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0'),
+    open_for           interval NOT NULL DEFAULT '120 seconds' CHECK (open_for > '0' AND open_for <= '1000 years'),
+    open_for_at_most   interval NOT NULL DEFAULT '30 minutes' CHECK (open_for_at_most > '0' AND open_for_at_most <= '1000 years'),
     failures           int NOT NULL DEFAULT 0,
     failed_at          timestamptz[] NOT NULL DEFAULT '{}',
     reopened           int NOT NULL DEFAULT 0,
@@ -522,7 +522,7 @@ CREATE TABLE public.email_templates (
     route               text REFERENCES mailgres.routes,
     priority            smallint CHECK (priority BETWEEN 1 AND 9),
     retry_policy        text REFERENCES mailgres.retry_policies,
-    expires_after       interval CHECK (expires_after > '0'),
+    expires_after       interval CHECK (expires_after > '0' AND expires_after <= '1000 years'),
     on_uncertain        text NOT NULL DEFAULT 'hold' CHECK (on_uncertain IN ('hold', 'resend')),
     sample              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(sample) = 'object'),
     retired_at          timestamptz,
@@ -1994,8 +1994,11 @@ RETURN least(
         CASE
             WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
                 THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
-            -- The exponent is bounded so that no count of retries can overflow.
-            ELSE coalesce(p_first, p_policy.base) * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 30)
+            -- In seconds up to the cap: no interval is as long as a large factor makes it.
+            ELSE make_interval(secs => least(
+                date_part('epoch', coalesce(p_first, p_policy.base))
+                    * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),
+                date_part('epoch', coalesce(p_cap, p_policy.cap))))
         END,
         coalesce(p_cap, p_policy.cap))
     * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));

@@ -3,14 +3,14 @@
 CREATE TABLE mailgres.settings (
     only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     retry_policy       text NOT NULL REFERENCES mailgres.retry_policies,
-    expires_after      interval CHECK (expires_after > '0'),
+    expires_after      interval CHECK (expires_after > '0' AND expires_after <= '1000 years'),
     max_lease_losses   int NOT NULL DEFAULT 5 CHECK (max_lease_losses > 0),
-    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0'),
-    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0'),
-    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0'),
-    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0'),
-    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0'),
-    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days'),
+    config_wait        interval NOT NULL DEFAULT '15 minutes' CHECK (config_wait > '0' AND config_wait <= '1000 years'),
+    config_wait_total  interval NOT NULL DEFAULT '3 days' CHECK (config_wait_total > '0' AND config_wait_total <= '1000 years'),
+    dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0' AND dead_letter_ttl <= '1000 years'),
+    archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0' AND archive_ttl <= '1000 years'),
+    sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0' AND sent_ttl <= '1000 years'),
+    counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days' AND counts_ttl <= '1000 years'),
     database_capacity  bigint CHECK (database_capacity > 0),
     initial            boolean NOT NULL DEFAULT true
 );

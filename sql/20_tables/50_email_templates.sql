@@ -12,7 +12,7 @@ CREATE TABLE public.email_templates (
     route               text REFERENCES mailgres.routes,
     priority            smallint CHECK (priority BETWEEN 1 AND 9),
     retry_policy        text REFERENCES mailgres.retry_policies,
-    expires_after       interval CHECK (expires_after > '0'),
+    expires_after       interval CHECK (expires_after > '0' AND expires_after <= '1000 years'),
     on_uncertain        text NOT NULL DEFAULT 'hold' CHECK (on_uncertain IN ('hold', 'resend')),
     sample              jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(sample) = 'object'),
     retired_at          timestamptz,

@@ -13,8 +13,11 @@ RETURN least(
         CASE
             WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
                 THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
-            -- The exponent is bounded so that no count of retries can overflow.
-            ELSE coalesce(p_first, p_policy.base) * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 30)
+            -- In seconds up to the cap: no interval is as long as a large factor makes it.
+            ELSE make_interval(secs => least(
+                date_part('epoch', coalesce(p_first, p_policy.base))
+                    * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),
+                date_part('epoch', coalesce(p_cap, p_policy.cap))))
         END,
         coalesce(p_cap, p_policy.cap))
     * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import mean
 from typing import Any
 
+import psycopg
 import pytest
 
 from support.queue import Clock, Queue
@@ -64,6 +65,37 @@ def test_longest_wait(queue: Queue, policy: str, retry: int) -> None:
     low, high = JITTER.get(policy, (1.0, 1.0))
     (delay,) = delays(queue, policy, retry)
     assert LONGEST[policy] * low <= delay <= LONGEST[policy] * high
+
+
+@pytest.mark.parametrize("retry", [1, 15, 31, 2**31 - 1])
+@pytest.mark.parametrize("first", [None, "30 days"])
+def test_no_factor_makes_a_wait_that_cannot_be_expressed(
+    queue: Queue, retry: int, first: str | None
+) -> None:
+    queue.run("UPDATE mailgres.retry_policies SET factor = 10 WHERE base IS NOT NULL")
+    (delay,) = delays(queue, "patient", retry, first=first)
+    assert 0 < delay <= LONGEST["patient"]
+
+
+SPANS = """
+    SELECT attrelid::regclass::text AS name, attname AS column,
+           CASE atttypid WHEN 'interval'::regtype THEN '178000000 years' ELSE '{-1 day}' END AS bad
+    FROM pg_attribute JOIN pg_class c ON c.oid = attrelid AND c.relkind = 'r'
+    WHERE attnum > 0 AND atttypid IN ('interval'::regtype, 'interval[]'::regtype)
+      AND attrelid IN (
+          SELECT oid FROM mailgres.rights()
+          WHERE grantee = 'mailgres_operator'::regrole AND privilege = 'UPDATE')
+"""
+
+
+def test_no_span_that_somebody_sets_is_longer_than_can_be_calculated_with(queue: Queue) -> None:
+    """It would make every outcome, every email or a janitor fail."""
+    spans = queue.rows(SPANS)
+    assert len(spans) > 10
+    for one in spans:
+        refused = pytest.raises(psycopg.errors.CheckViolation)
+        with refused, queue.conn.transaction():
+            queue.run(f"UPDATE {one.name} SET {one.column} = %s", one.bad)
 
 
 @pytest.mark.parametrize("retry", [0, -5])
