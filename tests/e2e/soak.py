@@ -1,8 +1,12 @@
 """The soak: many emails, providers with random faults, workers killed, the database restarted.
 
+One email in a hundred cannot be sent: a malformed row, or a template that fails or asks for
+gigabytes. It has to die for its own reason, and no other with it.
+
     python -m e2e.soak [--kind resend] [--mails 20000] [--seed 1] ...
 
-Prints one line of JSON. Ends with 1 if an email was lost, or arrived twice where it must not have.
+Prints one line of JSON. Ends with 1 if an email was lost, or arrived twice where it must not have,
+or if one that cannot be sent did not end as it must.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from doubles import resend_process, ses
 from doubles import smtp as smtp_double
 from doubles.resend import KEY
 from e2e import soak_faults
+from e2e.soak_bad import BOMBS, MALFORMED, BadEmails
 from mailgres import resources
 from support.queue import HOLD, RESEND
 from worker.bench import PROGRAM
@@ -35,6 +40,7 @@ from worker.plant import Plant
 
 LOOK = 0.1
 CHUNKS = 8
+BAD_SHARE = 0.01
 FILE = [{"filename": "a.txt", "content": "YQ=="}]
 PREPARE = """
     INSERT INTO mailgres.retry_policies (name, max_retries, base, factor, cap, jitter_up)
@@ -49,12 +55,16 @@ LEFT_BY_THE_PROCESSOR = """
 """
 """A claim whose answer a restart swallowed is nobody's: let its fifteen minutes be over."""
 ROWS = """
-    SELECT q.id::text, q.status::text, q.dead_reason::text,
+    SELECT q.id::text, q.status::text, q.dead_reason::text, q.error_code, q.error_message,
            t.on_uncertain = 'resend' AND EXISTS (
                SELECT FROM email_logs l
                WHERE l.queue_id = q.id AND (
                    l.error_class = 'ambiguous' OR l.event = 'lost' AND l.worker <> 'processor')
-           ) AS may_be_double
+           ) AS may_be_double,
+           EXISTS (
+               SELECT FROM email_logs l
+               WHERE l.queue_id = q.id AND l.event = 'lost' AND l.worker <> 'processor'
+           ) AS lost
     FROM email_queue q LEFT JOIN email_templates t USING (template_type)
 """
 
@@ -136,12 +146,16 @@ class Soak:
         self.processors = processors  # where the old processor sends: they all use Resend
         self.chance = random.Random(plan.seed)  # noqa: S311 - chaos, not secrets
         self.crew = Crew(plant, directory)
+        self.bad = BadEmails(MALFORMED + BOMBS)
+        # In a short soak, each kind once.
+        self.step = min(round(1 / BAD_SHARE), max(plan.mails // len(self.bad.kinds), 1))
         self.enqueued = 0
         self.restarts = 0
 
     def run(self) -> dict[str, Any]:
         start = time.monotonic()
         self.plant.conn.execute(PREPARE)
+        self.bad.prepare(self.plant.conn)
         self.enqueue()
         old = [sys.executable, "-m", "e2e.old_processor", self.plant.url, self.processors.url]
         self.crew.processor = self.crew.start(*old)
@@ -187,25 +201,30 @@ class Soak:
         self.restarts += 1
 
     def enqueue(self) -> None:
-        """A part of the emails, of several tenants and kinds."""
-        count = min(-(-self.plan.mails // CHUNKS), self.plan.mails - self.enqueued)
-        mails = [self._mail(self.enqueued + n) for n in range(count)]
-        for first in range(0, count, 1000):
-            self.plant.run(
-                "SELECT count(*) FROM enqueue_emails(%s)", Jsonb(mails[first : first + 1000])
-            )
-        self.enqueued += count
+        """A part of the emails, of several tenants and kinds, with bad ones among them."""
+        last = min(self.enqueued + -(-self.plan.mails // CHUNKS), self.plan.mails)
+        while self.enqueued < last:
+            # Never past a multiple of the step: there comes a bad one.
+            count = min(self.step - self.enqueued % self.step, last - self.enqueued)
+            mails = [self._mail(self.enqueued + n) for n in range(count)]
+            self.plant.run("SELECT count(*) FROM enqueue_emails(%s)", Jsonb(mails))
+            self.enqueued += count
+            if self.enqueued % self.step == 0:
+                self.bad.insert(self.plant.conn, tenant_id=self._tenant(), priority=5)
 
     def _mail(self, number: int) -> dict[str, Any]:
         mail: dict[str, Any] = {
             "template_type": self.chance.choice([HOLD, RESEND]),
             "recipient_email": f"user{number}@example.org",
-            "tenant_id": f"tenant-{self.chance.randrange(7)}",
+            "tenant_id": self._tenant(),
             "priority": self.chance.choice([1, 5, 5, 5, 5, 5, 5, 9]),
         }
         if self.chance.random() < 0.03:
             mail["attachments"] = FILE
         return mail
+
+    def _tenant(self) -> str:
+        return f"tenant-{self.chance.randrange(7)}"
 
     def open_rows(self) -> int:
         found: int = self.plant.value(
@@ -218,8 +237,9 @@ class Soak:
         accepted = Counter(soak_faults.ids_at(self.double))
         if self.processors is not self.double:
             accepted.update(soak_faults.ids_at(self.processors))
-        rows = {row.id: row for row in self.plant.rows(ROWS)}
-        doubles = {key: count for key, count in accepted.items() if count > 1}
+        found = {row.id: row for row in self.plant.rows(ROWS)}
+        rows = {key: row for key, row in found.items() if key not in self.bad.ids}
+        doubles = {key: count for key, count in accepted.items() if count > 1 and key in rows}
         sent = {row.id for row in rows.values() if row.status == "sent"}
         held = {row.id for row in rows.values() if row.dead_reason == "uncertain"}
         keyless = self.plan.kind != "resend"
@@ -230,12 +250,14 @@ class Soak:
             "lost": len(sent - set(accepted)),
             "held_though_keys_protect": 0 if keyless else len(held),
             "doubles_not_allowed": len(doubles) - len(allowed),
+            **self.bad.wrong(found, accepted),
         }
         return {
             "sent": len(sent),
             "held": len(held),
             "accepted": accepted.total(),
             "doubles_allowed": len(allowed),
+            "bad": len(self.bad.ids),
             **wrong,
             "faults_met": soak_faults.met(self.double),
             "good": not any(wrong.values()),
