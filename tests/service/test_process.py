@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -220,6 +222,27 @@ def test_refusals_are_sampled_in_the_log(service: Site) -> None:
     until(lambda: "unknown" in service.process.log.rpartition("\n")[0], "the last one is logged")
     lines = [json.loads(line) for line in service.process.log.splitlines()]
     assert [line["status"] for line in lines if "status" in line] == [401, 404]
+
+
+@pytest.mark.parametrize("secret", ["", f"{BEARER}\r\n"], ids=["a stranger", "a caller"])
+@pytest.mark.parametrize("rest", [b"ZZZ\r\n", b"5\r\nab"], ids=["malformed", "broken off"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_body_that_is_malformed_or_broken_off_is_no_fault_of_the_service(
+    service: Site, secret: str, rest: bytes, *, later: bool
+) -> None:
+    """A stranger could fill the log with errors of ours."""
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n{secret}Transfer-Encoding: chunked\r\n\r\n"
+    with service.open() as connection:
+        connection.sendall(head.encode() if later else head.encode() + rest)
+        if later:
+            time.sleep(0.2)
+            connection.sendall(rest)
+        connection.shutdown(socket.SHUT_WR)
+        b"".join(iter(lambda: connection.recv(4096), b""))
+    service.get("/unknown")
+    until(lambda: '"unknown"' in service.process.log.rpartition("\n")[0], "the next is logged")
+    lines = [json.loads(line) for line in service.process.log.splitlines()]
+    assert [line for line in lines if line["level"] == "error"] == []
 
 
 def test_what_was_not_logged_is_counted() -> None:

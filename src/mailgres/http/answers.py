@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ async def read_body(request: Request) -> bytes:
     except TimeoutError:
         hint = f"Send it within {BODY_SECONDS:g} seconds."
         raise Refused(408, "the body did not arrive in time", hint) from None
+    except ClientDisconnect:
+        raise Refused(400, "the body is not complete", "Send all of it.") from None
     return body
 
 

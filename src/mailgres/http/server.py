@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from mailgres.errors import MailgresError
 from mailgres.http.access import is_loopback
@@ -100,6 +100,21 @@ class Impatient(H11Protocol):
         super().data_received(data)
         if self._head is None:
             self._waiting.pop(self, None)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a caller who does not speak HTTP.
+
+        The application may have the request already: to it the caller is gone, so that it does not
+        answer as well.
+        """
+        cycle: RequestResponseCycle | None = self.cycle  # None until a head has come whole
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
 
     def _is_too_large(self, data: bytes) -> bool:
         """Add to the head; h11 limits only one that comes in pieces."""
