@@ -40,7 +40,7 @@ def as_params(message: Message) -> dict[str, Any]:
         "text": message.text,
         "cc": email.cc,
         "bcc": email.bcc,
-        "reply_to": message.reply_to,
+        "reply_to": message.reply_to and readable_mailbox(message.reply_to, "the reply address"),
         "headers": email.headers,
         "tags": tags(email.tags or {}, str(email.id)),
         "attachments": [_attachment(file) for file in message.attachments],
