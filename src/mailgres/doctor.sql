@@ -198,6 +198,14 @@ FROM mailgres.unintended_grants() u
 GROUP BY u.grantee, u.everybody, u.kind, u.privileges, u.passes_on
 ORDER BY NOT u.everybody, u.grantee, u.kind, u.privileges
 
+-- strangers_among_ours --
+SELECT quote_ident(s.rolname) AS who, o.rolname AS role,
+       EXISTS (SELECT FROM pg_auth_members m WHERE m.roleid = o.oid AND m.member = s.oid) AS direct
+FROM pg_roles s
+JOIN pg_roles o ON (o.rolname ^@ 'mailgres_' OR o.rolname = 'service_role') AND pg_has_role(s.oid, o.oid, 'MEMBER')
+WHERE s.rolname = ANY (%(strangers)s) AND NOT s.rolsuper
+ORDER BY 1, 2
+
 -- creators_in_public --
 SELECT has_schema_privilege('public', 'public', 'CREATE') AS everybody
 

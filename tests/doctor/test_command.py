@@ -95,7 +95,7 @@ def test_no_schema(empty_database_url: str) -> None:
     assert done.returncode == 1
     assert found["schema-version"]["fix"] == "mailgres migrate"
     assert found["postgresql"]["severity"] == "ok"
-    assert found["stuck-emails"]["message"].startswith("not checked: the schema")
+    assert found["stuck-emails"]["message"].startswith("not checked: see schema-version")
 
 
 def test_only_one_check(mailgres: Program) -> None:

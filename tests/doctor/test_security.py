@@ -63,6 +63,21 @@ def test_grants(project: Clinic, fault: str, named: str) -> None:
     assert found.message.startswith(named)
 
 
+@pytest.mark.parametrize("role", ["mailgres_producer", "mailgres_operator", "service_role"])
+def test_nobody_on_the_internet_is_a_member_of_a_role_of_ours(
+    project: Clinic, cluster: Cluster, role: str
+) -> None:
+    cluster.admin.execute(f"GRANT {role} TO anon")
+    try:
+        found = project.finding("grants")
+        assert (found.severity, found.message) == ("error", f"anon is a member of {role}")
+        assert found.fix is not None
+        assert f"REVOKE {role} FROM anon" in found.fix
+    finally:
+        cluster.admin.execute(f"REVOKE {role} FROM anon")
+    assert project.findings("grants") == []
+
+
 def test_a_function_made_anew_is_open_to_everybody(clinic: Clinic) -> None:
     """As happens when somebody drops and creates one by hand."""
     clinic.run("DROP FUNCTION public.calculate_next_retry_time")

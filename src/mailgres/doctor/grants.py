@@ -38,6 +38,13 @@ def grants(patient: Patient) -> Iterator[Finding]:
     """Nobody has a right that `mailgres.intended_grants()` does not name, or it is listed."""
     for row in patient.ask("unintended_grants", figures=_figures()):
         yield Finding("grants", _severity(row), _may(row), _revoke(patient, row))
+    for row in patient.ask("strangers_among_ours", strangers=STRANGERS):
+        yield Finding(
+            "grants",
+            "error",
+            f"{row['who']} is a member of {row['role']}",
+            patient.psql(f"REVOKE {row['role']} FROM {row['who']}") if row["direct"] else None,
+        )
     if patient.one("creators_in_public")["everybody"]:
         yield Finding(
             "grants",
