@@ -1,4 +1,7 @@
-"""Writes the table of figures in the README out of the results of the benchmarks: `make docs`."""
+"""Writes the tables of figures out of the results of the benchmarks: `make docs`.
+
+The page of the benchmarks has all of them, the README has four.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PAGE = ROOT / "benchmarks" / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 SPEED = re.compile(
     r"^\| what \| against \| measured \|\n(?:\|.*\n)+\n(?:One email costs .*\n(?:.+\n)*\n)?",
     re.MULTILINE,
 )
-"""What speed_table() writes: the table of the README and the sentence below it."""
+"""A table of figures, and the sentence below it."""
 
 
 def result(name: str) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def of_the_worker() -> list[tuple[str, str, str]]:
     drain, worker = result("drain"), result("worker")
     null = drain["null_provider"]
     times = {name: each["ratio"] for name, each in null["times_the_rate_of"].items()}
-    what = "draining, template rendered, every try logged"
+    what = "draining, template rendered, every attempt logged"
     pick_up, slow, size = (worker[part] for part in ("pick_up", "slow_provider", "size"))
     return [
         (
@@ -162,23 +166,28 @@ def steps() -> str:
 
 
 def speed_table() -> str:
-    """The figures of the README, out of the committed results of the benchmarks."""
-    rows = [
-        ("what", "against", "measured"),
-        ("---", "---", "---"),
-        *of_the_queue(),
-        *of_the_worker(),
-        *of_the_providers(),
-        *of_what_people_ask(),
-    ]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return f"{table}\n{steps()}\n"
+    """All figures, out of the committed results of the benchmarks."""
+    rows = [*of_the_queue(), *of_the_worker(), *of_the_providers(), *of_what_people_ask()]
+    return f"{_table(rows)}{steps()}\n"
+
+
+def short_table() -> str:
+    """The four figures of the README."""
+    loop, post_office, _, _, _, _, pick_up = of_the_worker()
+    views, *_ = of_what_people_ask()
+    return _table([loop, post_office, pick_up, views])
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    head = [("what", "against", "measured"), ("---", "---", "---")]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows]) + "\n"
 
 
 def main() -> None:
-    """Write the table anew."""
-    readme = README.read_text(encoding="utf-8")
-    README.write_text(SPEED.sub(lambda _: speed_table(), readme), encoding="utf-8")
+    """Write the tables anew."""
+    for page, table in ((PAGE, speed_table()), (README, short_table())):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(SPEED.sub(lambda _: table, text, count=1), encoding="utf-8")  # noqa: B023
 
 
 if __name__ == "__main__":
