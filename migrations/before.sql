@@ -26,6 +26,17 @@ SET LOCAL lock_timeout = '5s';
 -- Filling or indexing a large table may take longer than a server allows its ordinary queries.
 SET LOCAL statement_timeout = 0;
 
+-- Emails are written in every script of the world.
+DO $$
+BEGIN
+    IF getdatabaseencoding() <> 'UTF8' THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('the encoding of the database is %s, and mailgres needs UTF8', getdatabaseencoding()),
+            HINT = 'Nothing was changed. Migrate a database that was created with ENCODING ''UTF8''.';
+    END IF;
+END
+$$;
+
 -- A schema mailgres that is there already has to be an installation of ours, or empty and our own:
 -- whoever owns the schema can replace everything in it. A migration calls functions of the schema, and
 -- SET ROLE protects nobody from them, because they can RESET it: so only the owner migrates, or one
@@ -54,7 +65,7 @@ BEGIN
                 THEN format('Nothing was changed. Its functions would run with your rights: connect as %1$s. If you '
                             'trust that role, you may connect as yourself with PGOPTIONS=''-c role=%1$s''.', v_schema.owner)
                 ELSE 'Nothing was changed. It is not an installation of mailgres: rename it (ALTER SCHEMA mailgres '
-                     'RENAME TO …) or drop it, and run `mailgres migrate` again.' END;
+                     'RENAME TO ...) or drop it, and run `mailgres migrate` again.' END;
     END IF;
     IF NOT v_installed AND EXISTS (
         SELECT FROM pg_class c WHERE c.relnamespace = v_schema.oid UNION ALL
@@ -64,7 +75,7 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = 'the schema mailgres holds objects that are not of mailgres',
-            HINT = 'Nothing was changed. Rename it (ALTER SCHEMA mailgres RENAME TO …) or drop what is in it, '
+            HINT = 'Nothing was changed. Rename it (ALTER SCHEMA mailgres RENAME TO ...) or drop what is in it, '
                    'and run `mailgres migrate` again.';
     END IF;
 
