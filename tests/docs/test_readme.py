@@ -70,11 +70,3 @@ def test_variables_are_those_of_the_tested_page() -> None:
 
 def test_no_block_is_left_out() -> None:
     assert {kind for kind, _ in BLOCKS} == {"sql", "python", "console", "text", "sh"}
-
-
-def test_links_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
-    for page in pages:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
