@@ -204,6 +204,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """The emails that may be sent, and those whose provider has to be checked before."""
+
+    allowed: set[Claim]
+    check_first: set[Claim]
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What became of an email by its outcome; `refused` if the lease was lost and nothing was.
 

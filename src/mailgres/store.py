@@ -21,7 +21,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from psycopg_pool import ConnectionPool
 
 from mailgres import database, transport
-from mailgres.model import Attachment, Email, Settled
+from mailgres.model import Attachment, Email, Settled, Started
 from mailgres.outage import Outage
 from mailgres.queries import load
 
@@ -335,14 +335,6 @@ class Store:
         }
         with self.connection(patience) as connection:
             return connection.execute(QUERIES[query], parameters).fetchall()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Started:
-    """The emails that may be sent, and those whose provider has to be checked before."""
-
-    allowed: set[Claim]
-    check_first: set[Claim]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

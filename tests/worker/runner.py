@@ -15,10 +15,10 @@ from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.model import Email, Outcome, Settled
+from mailgres.model import Email, Outcome, Settled, Started
 from mailgres.sender import Renderer, Sender
 from mailgres.settings import Settings
-from mailgres.store import QUERIES, Started, Store
+from mailgres.store import QUERIES, Store
 from mailgres.worker import Worker
 from mailgres.worker.fleet import on_signals
 from worker.double import Double, Ledger, hang

@@ -11,9 +11,9 @@ from typing import cast
 import psycopg
 import pytest
 
-from mailgres.model import Email
+from mailgres.model import Email, Started
 from mailgres.sender.attempt_starter import AttemptStarter
-from mailgres.store import Started, Store
+from mailgres.store import Store
 from worker.bench import DEADLINE, until
 from worker.test_parts import an_email
 

@@ -11,11 +11,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mailgres.model import Email, Message, Outcome, Result, Verdict
+from mailgres.model import Email, Message, Outcome, Result, Started, Verdict
 from mailgres.providers import Capabilities
 from mailgres.providers.faulty import Fault, FaultyProvider
 from mailgres.sender import Renderer
-from mailgres.store import Started
 from support.queue import HOLD, RESEND, Clock
 from worker.bench import Bench
 from worker.double import NAME, Double

@@ -12,7 +12,7 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from mailgres.store import Started
+from mailgres.model import Started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
