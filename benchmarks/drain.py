@@ -87,9 +87,9 @@ def compare(
     with drainers(url, 2) as workers:
         for _ in range(rounds):
             fill(conn, count)
-            seconds, told = drain(workers[:1], count)
+            seconds, reported = drain(workers[:1], count)
             times.setdefault("mailgres", []).append(seconds)
-            cpu.append(told[0]["cpu_seconds"] / count)
+            cpu.append(reported[0]["cpu_seconds"] / count)
             fill(conn, count)
             times.setdefault("mailgres_two_processes", []).append(drain(workers, count)[0])
             times.setdefault("loop", []).append(loop(conn, count))

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import harness
 from mailgres.providers.null import NullProvider
 from mailgres.sender import Renderer, Sender
-from mailgres.store import Store
 from mailgres.worker import Worker
+from mailgres.worker.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ class Drainer:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """What it did."""
         done: dict[str, Any] = json.loads(self._line())
         return done
@@ -125,17 +125,17 @@ def drainers(url: str, count: int) -> Iterator[list[Drainer]]:
 
 def drain(workers: list[Drainer], count: int) -> tuple[float, list[dict[str, Any]]]:
     """Let all of them drain together; returns the seconds and what each did."""
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     def all_drain() -> None:
         for worker in workers:
             worker.start()
-        told.extend(worker.told() for worker in workers)
+        reported.extend(worker.reported() for worker in workers)
 
     seconds = harness.timed(all_drain)
-    if sum(each["sent"] for each in told) != count:
+    if sum(each["sent"] for each in reported) != count:
         sys.exit("not everything was drained")
-    return seconds, told
+    return seconds, reported
 
 
 def main() -> None:
@@ -146,12 +146,12 @@ def main() -> None:
     for _ in sys.stdin:
         before = time.process_time()
         sent = make_worker(store, provider).drain().sent
-        told = {
+        reported = {
             "sent": sent,
             "cpu_seconds": time.process_time() - before,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(reported), flush=True)
     store.close()
 
 

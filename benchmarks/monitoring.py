@@ -24,7 +24,7 @@ from benchmarks import harness
 from benchmarks.draining import Drainer, drain
 from benchmarks.history import in_bulk
 from mailgres.metrics.queue import QueueReader
-from mailgres.store import Store
+from mailgres.worker.store import Store
 
 if TYPE_CHECKING:
     import psycopg
@@ -151,8 +151,9 @@ LEFT_UNFOLDED = """
                'sent', retries, 5, u.change, u.change, 2 * u.change, created_at, created_at
         FROM last, (VALUES (1), (-1)) u(change)
     )
-    INSERT INTO mailgres.try_deltas
-        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
+    INSERT INTO mailgres.attempt_deltas
+        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at,
+         claim_number, emails)
     SELECT sent_at, 'sent', retries + 1, tenant_id, provider, '', '', sent_at, 0, u.change
     FROM last, (VALUES (1), (-1)) u(change)
 """
@@ -175,7 +176,7 @@ SAMPLE = {
         "SELECT tenant_id, count(*) FROM email_queue WHERE status = 'failed' GROUP BY 1",
     ),
     "success by attempt": (
-        "SELECT attempt, tries, sent FROM email_success_by_attempt",
+        "SELECT attempt, attempts, sent FROM email_success_by_attempt",
         (
             "SELECT attempt, count(*), count(*) FILTER (WHERE event = 'sent') FROM email_logs"
             f" WHERE {MADE} AND at >= date_trunc('hour', now() - interval '7 days', 'UTC')"
@@ -276,7 +277,7 @@ def views(
 
 def without_deltas(conn: psycopg.Connection) -> None:
     """Let the trigger write the log alone."""
-    row = conn.execute("SELECT pg_get_functiondef('mailgres.record'::regproc)").fetchone()
+    row = conn.execute("SELECT pg_get_functiondef('mailgres.log_changes'::regproc)").fetchone()
     definition: str = row[0] if row else ""
     for pattern, instead in PLAIN:
         definition, changes = re.subn(pattern, instead, definition, count=1, flags=re.DOTALL)
@@ -304,7 +305,7 @@ def fill(conn: psycopg.Connection, count: int) -> None:
 
 def fold(conn: psycopg.Connection) -> None:
     """Add all deltas to the rollups, as the janitor does."""
-    while conn.execute("SELECT mailgres.fold()").fetchone() != (0,):
+    while conn.execute("SELECT mailgres.fold_rollups()").fetchone() != (0,):
         pass
 
 

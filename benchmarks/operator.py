@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness, history
-from mailgres.cli.ask import QUERIES
+from mailgres.cli.support.operator import QUERIES
 
 if TYPE_CHECKING:
     import psycopg

@@ -49,7 +49,7 @@ class Ready(Drainer):
 
         def send() -> None:
             self.start()
-            done.update(self.told())
+            done.update(self.reported())
 
         seconds = harness.timed(send)
         if done["sent"] != count:
@@ -176,14 +176,14 @@ def main(*, trial: bool) -> None:
 def work() -> None:
     """Be the worker: drain at every line, each time with connections that are there already."""
     settings = load(os.environ)
-    told = True
-    while told:
+    reported = True
+    while reported:
         with open_worker(settings, janitors=False) as worker:
             for provider in worker.sender.providers.values():
                 provider.check()
             print("ready", flush=True)
-            told = bool(sys.stdin.readline())
-            if told:
+            reported = bool(sys.stdin.readline())
+            if reported:
                 print(json.dumps({"sent": worker.drain().sent}), flush=True)
 
 

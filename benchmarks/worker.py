@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.model import Email, Message, Result
+    from mailgres.model import ClaimedEmail, Message, Result
 
 ENQUEUE = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com', %s)"
 PAYLOAD = '{"name": "Ana", "product": "Acme", "url": "https://app.example.com"}'
@@ -54,7 +54,7 @@ class NotingClaimer(Claimer):
 
     began = ended = 0
 
-    def claim(self, limit: int) -> list[Email]:
+    def claim(self, limit: int) -> list[ClaimedEmail]:
         """Claim, and note the time."""
         began = clock()
         emails = super().claim(limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mailgres import meters
+from mailgres import measurements
 from mailgres.metrics.definitions import DEAD_AGES, METRICS, MOST_TENANTS, Metric
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
@@ -59,8 +59,8 @@ def table(title: str, metrics: list[Metric]) -> str:
 def bounds() -> str:
     """The upper bounds of the histograms."""
     rows = {
-        "send_duration_seconds": meters.SEND_SECONDS.bounds,
-        "retry_backoff_delay_seconds": meters.BACKOFF_SECONDS.bounds,
+        "send_duration_seconds": measurements.SEND_SECONDS.bounds,
+        "retry_backoff_delay_seconds": measurements.BACKOFF_SECONDS.bounds,
         "dlq_age_seconds": DEAD_AGES,
     }
     lines = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mailgres.janitor import JANITORS
-from mailgres.janitor.deaths import DEATHS
+from mailgres.janitor.janitors import LOG_DEAD_LETTERS
 
 if TYPE_CHECKING:
     from mailgres.janitor import Janitor
@@ -52,14 +52,14 @@ def _command(one: Janitor) -> str | None:
         "alert_email": "%1$L",
         "webhook": "NULL",
     }
-    if one is DEATHS or not known.keys() >= set(_PARAMETER.findall(one.query)):
+    if one is LOG_DEAD_LETTERS or not known.keys() >= set(_PARAMETER.findall(one.query)):
         return None  # a job has no log to tell it in
     return _PARAMETER.sub(lambda match: known[match[1]], one.query)
 
 
 def _job(one: Janitor, command: str) -> str:
     name = f"'mailgres-{one.name}'"
-    title = f"-- {one.name}: {one.duty}.\n"
+    title = f"-- {one.name}: {one.purpose}.\n"
     if "%" not in command:
         return f"{title}SELECT cron.schedule({name}, '* * * * *',\n$${command}$$);\n\n"
     address = "nullif(current_setting('mailgres.alert_email', true), '')"

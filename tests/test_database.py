@@ -21,7 +21,7 @@ from support.postgres import Server
         "host=db port=6543 user=me password=p@ss dbname=mail",
     ],
 )
-def test_spellings(url: str) -> None:
+def test_database_url_spellings(url: str) -> None:
     assert conninfo_to_dict(conninfo(url)) == {
         "host": "db",
         "port": "6543",
@@ -78,11 +78,11 @@ def test_bad_urls_are_not_repeated(url: str) -> None:
         ("hostaddr=10.0.0.1 user=me", "10.0.0.1:5432/me"),
     ],
 )
-def test_describe(url: str, text: str) -> None:
+def test_database_url_describe(url: str, text: str) -> None:
     assert describe(url) == text
 
 
-def test_unreachable() -> None:
+def test_database_url_unreachable() -> None:
     with pytest.raises(DatabaseUnreachable, match="Connection refused") as raised:
         connect("postgresql://me:secret@127.0.0.1:1/mail")
     assert "secret" not in str(raised.value)
@@ -95,7 +95,7 @@ def test_a_database_that_is_not_there(server: Server) -> None:
         connect(url)
 
 
-def test_connect(server: Server) -> None:
+def test_database_url_connect(server: Server) -> None:
     with connect(server.url, application_name="a test", autocommit=True) as connection:
         assert connection.autocommit
         assert connection.prepare_threshold is None
@@ -103,6 +103,6 @@ def test_connect(server: Server) -> None:
         assert row == ("a test",)
 
 
-def test_first_line() -> None:
+def test_database_url_first_line() -> None:
     assert first_line(psycopg.OperationalError("it failed.\n\tIs it running?")) == "it failed"
     assert first_line(psycopg.OperationalError()) == "OperationalError"

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import mailgres
 from mailgres import resources
-from mailgres.providers.resend_faults import RESEND_RULES
-from mailgres.providers.ses_faults import SES_RULES
-from mailgres.providers.smtp_faults import SMTP_RULES
+from mailgres.providers.resend.faults import RESEND_RULES
+from mailgres.providers.ses.faults import SES_RULES
+from mailgres.providers.smtp.faults import SMTP_RULES
 
 SOURCES = Path(mailgres.__file__).parent
 FUNCTIONS = {

@@ -11,12 +11,12 @@ from mailgres import resources
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_checkout() -> None:
+def test_resources_checkout() -> None:
     assert resources.sql_directory() == ROOT / "sql"
     assert resources.migrations_directory() == ROOT / "migrations"
 
 
-def test_installed(tmp_path: Path) -> None:
+def test_resources_installed(tmp_path: Path) -> None:
     package = tmp_path / "lib" / "site-packages" / "mailgres"
     (package / "sql").mkdir(parents=True)
     (package / "migrations").mkdir()
@@ -24,12 +24,12 @@ def test_installed(tmp_path: Path) -> None:
     assert resources.migrations_directory(package) == package / "migrations"
 
 
-def test_missing(tmp_path: Path) -> None:
+def test_resources_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="installed without its sql/ directory"):
         resources.sql_directory(tmp_path / "a" / "b")
 
 
-def test_order(tmp_path: Path) -> None:
+def test_resources_order(tmp_path: Path) -> None:
     for name in ("20_b/10.sql", "10_a/20.sql", "10_a/10.sql", "10_a/notes.md", "05.sql"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

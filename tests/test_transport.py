@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from mailgres import embedded
-from mailgres.store import Store
 from mailgres.transport import Protection, Transport, of_connection, protection
+from mailgres.worker.store import Store
 
 ELSEWHERE = "10.1.2.3"
 OPENSSL = shutil.which("openssl")

@@ -66,7 +66,7 @@ def test_it_carries_the_sql_and_the_migrations(wheel: Path) -> None:
     assert tops == {"mailgres", f"mailgres-{__version__}.dist-info"}
 
 
-def test_it_migrates(program: Path, empty_database_url: str) -> None:
+def test_wheel_it_migrates(program: Path, empty_database_url: str) -> None:
     elsewhere = program.parents[2]
     created = run(program, "migrate", cwd=elsewhere, DATABASE_URL=empty_database_url)
     assert created == "Created the schema at 0001_initial.\n"

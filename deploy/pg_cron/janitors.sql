@@ -18,56 +18,56 @@ $$SELECT mailgres.reap(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalo
 SELECT cron.schedule('mailgres-expire', '* * * * *',
 $$SELECT mailgres.expire(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.expire'))$$);
 
--- archive: moves emails to the archive that have been dead for long.
-SELECT cron.schedule('mailgres-archive', '* * * * *',
+-- archive_dead_letters: moves emails to the archive that have been dead for long.
+SELECT cron.schedule('mailgres-archive_dead_letters', '* * * * *',
 $$SELECT mailgres.archive_dead_letters(200)
-WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.archive'))$$);
+WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.archive_dead_letters'))$$);
 
--- purge: deletes archived emails whose time in the archive is over.
-SELECT cron.schedule('mailgres-purge', '* * * * *',
-$$SELECT mailgres.purge_archive(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.purge'))$$);
+-- purge_archive: deletes archived emails whose time in the archive is over.
+SELECT cron.schedule('mailgres-purge_archive', '* * * * *',
+$$SELECT mailgres.purge_archive(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.purge_archive'))$$);
 
--- retention: removes emails that were sent or cancelled long ago.
-SELECT cron.schedule('mailgres-retention', '* * * * *',
-$$SELECT mailgres.retain(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.retention'))$$);
+-- delete_expired_emails: removes emails that were sent or cancelled long ago.
+SELECT cron.schedule('mailgres-delete_expired_emails', '* * * * *',
+$$SELECT mailgres.delete_expired_emails(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_emails'))$$);
 
--- rollups: adds new counts to the rollups.
-SELECT cron.schedule('mailgres-rollups', '* * * * *',
-$$SELECT mailgres.fold(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.rollups'))$$);
+-- fold_rollups: adds new counts to the rollups.
+SELECT cron.schedule('mailgres-fold_rollups', '* * * * *',
+$$SELECT mailgres.fold_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.fold_rollups'))$$);
 
--- depth: counts what is open.
-SELECT cron.schedule('mailgres-depth', '* * * * *',
-$$SELECT mailgres.measure_depth() WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.depth'))$$);
+-- measure_depth: counts what is open.
+SELECT cron.schedule('mailgres-measure_depth', '* * * * *',
+$$SELECT mailgres.measure_depth() WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.measure_depth'))$$);
 
--- trim: removes counts that are too old to be asked for.
-SELECT cron.schedule('mailgres-trim', '* * * * *',
-$$SELECT mailgres.trim_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.trim'))$$);
+-- delete_expired_rollups: removes counts that are too old to be asked for.
+SELECT cron.schedule('mailgres-delete_expired_rollups', '* * * * *',
+$$SELECT mailgres.delete_expired_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_rollups'))$$);
 
--- forget: forgets workers not seen for a day.
-SELECT cron.schedule('mailgres-forget', '* * * * *',
-$$SELECT mailgres.forget_workers(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.forget'))$$);
+-- delete_stale_workers: forgets workers not seen for a day.
+SELECT cron.schedule('mailgres-delete_stale_workers', '* * * * *',
+$$SELECT mailgres.delete_stale_workers(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_stale_workers'))$$);
 
--- tell: tells people of new dead letters.
-SELECT cron.schedule('mailgres-tell', '* * * * *',
-format($$SELECT (x.done).handled, (x.done).told
-FROM (SELECT mailgres.tell(10000, %1$L) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.tell')) OFFSET 0) x$$,
+-- notify_dead_letters: tells people of new dead letters.
+SELECT cron.schedule('mailgres-notify_dead_letters', '* * * * *',
+format($$SELECT (x.done).handled, (x.done).to_log
+FROM (SELECT mailgres.notify_dead_letters(10000, %1$L) AS done
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.notify_dead_letters')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
 
--- alerts: tells people of alerts that fire and that are over.
-SELECT cron.schedule('mailgres-alerts', '* * * * *',
-format($$SELECT (x.done).handled, (x.done).told
+-- check_alerts: tells people of alerts that fire and that are over.
+SELECT cron.schedule('mailgres-check_alerts', '* * * * *',
+format($$SELECT (x.done).handled, (x.done).to_log
 FROM (SELECT mailgres.check_alerts(%1$L) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.alerts')) OFFSET 0) x$$,
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.check_alerts')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
 
--- webhook: calls the alert webhook with news.
-SELECT cron.schedule('mailgres-webhook', '* * * * *',
-$$SELECT (x.done).handled, (x.done).news
-FROM (SELECT mailgres.take_news(NULL) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.webhook')) OFFSET 0) x$$);
+-- deliver_notifications: calls the alert webhook with news.
+SELECT cron.schedule('mailgres-deliver_notifications', '* * * * *',
+$$SELECT (x.done).handled, (x.done).notifications
+FROM (SELECT mailgres.deliver_notifications(NULL) AS done
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.deliver_notifications')) OFFSET 0) x$$);
 
--- Left to workers and `mailgres janitor`: deaths.
+-- Left to workers and `mailgres janitor`: log_dead_letters.
 
 -- What pg_cron wrote down about these jobs.
 SELECT cron.schedule('mailgres-history', '23 3 * * *',

@@ -299,9 +299,9 @@ CREATE TABLE mailgres.providers (
     pause_reason       text,
 
     -- by what the provider said
-    waits_until        timestamptz,
-    waits_since        timestamptz,
-    waits_for          text CHECK (waits_for IN ('rate', 'quota')),
+    limited_until      timestamptz,
+    limited_since      timestamptz,
+    limited_by         text CHECK (limited_by IN ('rate', 'quota')),
     daily_quota        int CHECK (daily_quota >= 0),
     monthly_quota      int CHECK (monthly_quota >= 0),
 
@@ -331,9 +331,9 @@ COMMENT ON COLUMN mailgres.providers.batch_size IS 'How many emails a call takes
 COMMENT ON COLUMN mailgres.providers.fixed_batches IS
     'A call with several emails has one key, so it is repeated with the same emails or not at all.';
 COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
-COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN mailgres.providers.waits_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
-COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
+COMMENT ON COLUMN mailgres.providers.limited_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.limited_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
+COMMENT ON COLUMN mailgres.providers.limited_by IS 'What for: its rate limit or a quota.';
 COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
 COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
 COMMENT ON COLUMN mailgres.providers.circuit IS
@@ -351,14 +351,14 @@ COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, n
 COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
 COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
 
-CREATE FUNCTION mailgres.is_open(p mailgres.providers) RETURNS boolean
+CREATE FUNCTION mailgres.is_usable(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND p.circuit = 'closed'
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
-    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now());
+    AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now());
 
-COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
+COMMENT ON FUNCTION mailgres.is_usable(mailgres.providers) IS
     'Whether emails may be claimed for this provider now.';
 
 CREATE TABLE mailgres.routes (
@@ -420,20 +420,20 @@ COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below 
 -- What went out by each provider in a day and in a month, for those that have a quota.
 
 CREATE TABLE mailgres.quota_usage (
-    provider    text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
-    period      text NOT NULL CHECK (period IN ('day', 'month')),
-    starts      timestamptz NOT NULL,
-    emails      int NOT NULL,
-    told        int,
-    told_until  timestamptz,
+    provider        text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
+    period          text NOT NULL CHECK (period IN ('day', 'month')),
+    starts          timestamptz NOT NULL,
+    emails          int NOT NULL,
+    reported        int,
+    reported_until  timestamptz,
     PRIMARY KEY (provider, period, starts)
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
 COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many we sent.';
-COMMENT ON COLUMN mailgres.quota_usage.told IS
+COMMENT ON COLUMN mailgres.quota_usage.reported IS
     'How many the provider said were sent, and what we sent since; null: it said nothing.';
-COMMENT ON COLUMN mailgres.quota_usage.told_until IS
+COMMENT ON COLUMN mailgres.quota_usage.reported_until IS
     'Until when that counts instead of our own number: its day may be another than ours.';
 
 -- ---- sql/20_tables/40_tenants.sql
@@ -463,16 +463,16 @@ COMMENT ON COLUMN mailgres.tenants.contact_email IS 'Who is told about its dead 
 -- for each other: with one worker the round is strict, with several each slot is.
 
 CREATE TABLE mailgres.claim_slots (
-    slot     int PRIMARY KEY,
-    turn     bigint NOT NULL DEFAULT 0,
-    cursors  jsonb NOT NULL DEFAULT '{}'
+    slot        int PRIMARY KEY,
+    next_route  bigint NOT NULL DEFAULT 0,
+    cursors     jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
 -- How many claims there have been: the rounds that tenants wait for. A sequence, because
 -- nobody waits for that.
-CREATE SEQUENCE mailgres.rounds;
+CREATE SEQUENCE mailgres.claim_numbers;
 
-COMMENT ON SEQUENCE mailgres.rounds IS 'Claims that took something.';
+COMMENT ON SEQUENCE mailgres.claim_numbers IS 'Claims that took something.';
 COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
     'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';
@@ -768,7 +768,7 @@ CREATE TABLE public.email_queue (
     lease_worker         text,
     lease_is_tokenless   boolean NOT NULL DEFAULT false,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
-    begun_at             mailgres.moment,
+    attempt_started_at   mailgres.moment,
 
     -- content of applications that render themselves
     from_email           mailgres.sender,
@@ -891,7 +891,7 @@ COMMENT ON COLUMN public.email_queue.lease_worker IS 'The worker that holds it.'
 COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that knows no token.';
 COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether its last call was refused for the whole batch: the next call has this email alone.';
 COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
-COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
+COMMENT ON COLUMN public.email_queue.attempt_started_at IS 'When the call to the provider was begun under this lease.';
 COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.reply_to IS 'Reply address, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.subject IS 'Subject, when the email brings its own content.';
@@ -1011,7 +1011,7 @@ COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce 
 -- ---- sql/20_tables/90_rollups.sql
 
 -- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
--- an email appends deltas (no row is updated, so nobody waits); mailgres.fold() adds them
+-- an email appends deltas (no row is updated, so nobody waits); mailgres.fold_rollups() adds them
 -- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
 -- they are exact at any moment.
 --
@@ -1052,27 +1052,27 @@ COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, wh
 COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
 COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
 
-CREATE TABLE mailgres.try_deltas (
-    at           timestamptz NOT NULL,
-    event        text NOT NULL,
-    attempt      int NOT NULL,
-    tenant_id    text NOT NULL,
-    provider     text NOT NULL,
-    error_class  text NOT NULL,
-    error_code   text NOT NULL,
-    claimed_at   timestamptz,
-    turn         bigint,
-    emails       bigint NOT NULL,
-    seconds      double precision NOT NULL DEFAULT 0
+CREATE TABLE mailgres.attempt_deltas (
+    at            timestamptz NOT NULL,
+    event         text NOT NULL,
+    attempt       int NOT NULL,
+    tenant_id     text NOT NULL,
+    provider      text NOT NULL,
+    error_class   text NOT NULL,
+    error_code    text NOT NULL,
+    claimed_at    timestamptz,
+    claim_number  bigint,
+    emails        bigint NOT NULL,
+    seconds       double precision NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-ALTER TABLE mailgres.try_deltas REPLICA IDENTITY FULL;
+ALTER TABLE mailgres.attempt_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
-COMMENT ON COLUMN mailgres.try_deltas.event IS
+COMMENT ON TABLE mailgres.attempt_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.attempt_deltas.event IS
     'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
-COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
-COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims there had been by then.';
 
 -- What became of emails, by the hour in which they were created.
 
@@ -1154,11 +1154,11 @@ CREATE TABLE mailgres.rollup_by_minute (
 );
 
 CREATE TABLE mailgres.rollup_by_attempt (
-    hour     timestamptz NOT NULL,
-    attempt  int NOT NULL,
-    outcome  text NOT NULL,
-    tries    bigint NOT NULL,
-    seconds  double precision NOT NULL,
+    hour      timestamptz NOT NULL,
+    attempt   int NOT NULL,
+    outcome   text NOT NULL,
+    attempts  bigint NOT NULL,
+    seconds   double precision NOT NULL,
     PRIMARY KEY (hour, attempt, outcome)
 );
 
@@ -1168,16 +1168,16 @@ CREATE TABLE mailgres.rollup_by_fault (
     error_class  text NOT NULL,
     error_code   text NOT NULL,
     outcome      text NOT NULL,
-    tries        bigint NOT NULL,
+    attempts     bigint NOT NULL,
     PRIMARY KEY (hour, provider, error_class, error_code, outcome)
 );
 
 CREATE TABLE mailgres.tenant_activity (
-    tenant_id   text PRIMARY KEY,
-    processed   bigint NOT NULL,
-    claimed_at  timestamptz NOT NULL,
-    batch       bigint NOT NULL,
-    turn        bigint NOT NULL
+    tenant_id     text PRIMARY KEY,
+    processed     bigint NOT NULL,
+    claimed_at    timestamptz NOT NULL,
+    batch         bigint NOT NULL,
+    claim_number  bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
@@ -1190,30 +1190,30 @@ COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was proces
 COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
 COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
 COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
-COMMENT ON COLUMN mailgres.tenant_activity.turn IS 'How many claims there had been when they were tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims there had been when they were tried.';
 
 -- ---- sql/20_tables/91_depth.sql
 
 -- What is open, counted every few seconds by a janitor: to count it at every enqueue would
 -- make enqueuing a third slower, and to count it whenever somebody looks takes long when a
 -- million emails wait. `as_of` says when it was counted. Where nobody has counted for a
--- while, whoever looks counts for himself: mailgres.open_by_template, open_by_tenant.
+-- while, whoever looks counts for himself: mailgres.current_depth_by_template, current_depth_by_tenant.
 
 CREATE TABLE mailgres.depth (
-    only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    as_of        timestamptz NOT NULL,
-    tried_at     timestamptz NOT NULL,
-    valid_until  timestamptz NOT NULL,
-    took         interval NOT NULL,
-    capped       boolean NOT NULL,
-    turn         bigint NOT NULL
+    only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    as_of         timestamptz NOT NULL,
+    tried_at      timestamptz NOT NULL,
+    valid_until   timestamptz NOT NULL,
+    took          interval NOT NULL,
+    capped        boolean NOT NULL,
+    claim_number  bigint NOT NULL
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
 COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
 COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more; before as_of if they could not be counted yet.';
 COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
-COMMENT ON COLUMN mailgres.depth.turn IS 'How many claims there had been.';
+COMMENT ON COLUMN mailgres.depth.claim_number IS 'How many claims there had been.';
 COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
 
 CREATE TABLE mailgres.depth_by_template (
@@ -1238,20 +1238,20 @@ COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Those created in the las
 COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Those that wait for the sender''s set-up to be mended.';
 
 CREATE TABLE mailgres.depth_by_tenant (
-    route       text NOT NULL,
-    tenant_id   text NOT NULL,
-    emails      bigint NOT NULL,
-    due         bigint NOT NULL,
-    oldest_due  timestamptz,
-    last_due    timestamptz,
-    turn        bigint NOT NULL,
-    as_of       timestamptz NOT NULL,
+    route         text NOT NULL,
+    tenant_id     text NOT NULL,
+    emails        bigint NOT NULL,
+    due           bigint NOT NULL,
+    oldest_due    timestamptz,
+    last_due      timestamptz,
+    claim_number  bigint NOT NULL,
+    as_of         timestamptz NOT NULL,
     PRIMARY KEY (route, tenant_id)
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.depth_by_tenant IS 'Waiting emails by route and tenant.';
 COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of them is due that waits for a later time.';
-COMMENT ON COLUMN mailgres.depth_by_tenant.turn IS 'How many claims there had been when it was first seen with something due.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.claim_number IS 'How many claims there had been when it was first seen with something due.';
 
 -- ---- sql/20_tables/95_workers.sql
 
@@ -1341,14 +1341,14 @@ COMMENT ON TABLE mailgres.dead_letters IS
     'Dead emails after their time in the queue: the whole row and its whole log.';
 
 -- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
-CREATE TABLE mailgres.deaths (
+CREATE TABLE mailgres.dead_letters_to_log (
     queue_id  uuid NOT NULL,
     log_id    bigint NOT NULL,
     PRIMARY KEY (queue_id, log_id)
 );
 
-COMMENT ON TABLE mailgres.deaths IS 'Emails that died and of which no log of a process tells yet.';
-COMMENT ON COLUMN mailgres.deaths.log_id IS 'The row of email_logs that says how.';
+COMMENT ON TABLE mailgres.dead_letters_to_log IS 'Emails that died and of which no log of a process tells yet.';
+COMMENT ON COLUMN mailgres.dead_letters_to_log.log_id IS 'The row of email_logs that says how.';
 
 -- ---- sql/20_tables/98_alerts.sql
 
@@ -1371,7 +1371,7 @@ CREATE TABLE mailgres.alert_rules (
     CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
 );
 
-COMMENT ON TABLE mailgres.alert_rules IS 'When people are told; change threshold, window, severity as you like.';
+COMMENT ON TABLE mailgres.alert_rules IS 'When people are notified; change threshold, window, severity as you like.';
 COMMENT ON COLUMN mailgres.alert_rules.threshold IS 'It fires when the figure is larger than this.';
 COMMENT ON COLUMN mailgres.alert_rules.unit IS 'What the figure counts.';
 COMMENT ON COLUMN mailgres.alert_rules.reaches IS 'It fires when the figure is as large as the threshold, too.';
@@ -1389,83 +1389,62 @@ CREATE TABLE mailgres.alerts (
     since        timestamptz NOT NULL,
     seen_at      timestamptz NOT NULL,
     resolved_at  timestamptz,
-    told         text NOT NULL DEFAULT 'nothing' CHECK (told IN ('nothing', 'firing', 'resolved')),
-    told_at      timestamptz,
+    notified     text NOT NULL DEFAULT 'nothing' CHECK (notified IN ('nothing', 'firing', 'resolved')),
+    notified_at  timestamptz,
     PRIMARY KEY (rule, subject),
-    CONSTRAINT alerts_told CHECK ((told = 'nothing') = (told_at IS NULL))
+    CONSTRAINT alerts_notified CHECK ((notified = 'nothing') = (notified_at IS NULL))
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were told of them.';
+COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were notified of them.';
 COMMENT ON COLUMN mailgres.alerts.subject IS 'Which tenant, template, provider; empty: the queue.';
 COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When it was last seen to be so; it is over when that was some minutes ago.';
 COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it was found to be over; null: it fires.';
-COMMENT ON COLUMN mailgres.alerts.told IS 'The last that people were told of it.';
+COMMENT ON COLUMN mailgres.alerts.notified IS 'The last that people were notified of it.';
 
 -- What the webhook is to be called with. A row leaves when it was; who dies meanwhile
 -- leaves it to others.
 
-CREATE TABLE mailgres.news (
+CREATE TABLE mailgres.notifications (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT mailgres.now(),
     body         jsonb NOT NULL,
-    tries        int NOT NULL DEFAULT 0,
+    attempts     int NOT NULL DEFAULT 0,
     taken_until  timestamptz
 );
 
-COMMENT ON TABLE mailgres.news IS 'News that operators have not been told yet by the webhook.';
-COMMENT ON COLUMN mailgres.news.tries IS 'Calls that failed.';
-COMMENT ON COLUMN mailgres.news.taken_until IS 'Until then a worker is at it, or it waits after a failure.';
+COMMENT ON TABLE mailgres.notifications IS 'News that operators have not been notified yet by the webhook.';
+COMMENT ON COLUMN mailgres.notifications.attempts IS 'Calls that failed.';
+COMMENT ON COLUMN mailgres.notifications.taken_until IS 'Until then a worker is at it, or it waits after a failure.';
 
--- ---- sql/20_tables/98_notices.sql
+-- ---- sql/20_tables/99_notification_state.sql
 
 -- Who was told what about dead letters: the operators, and tenants that have a contact.
 -- And what holds for the operators' channels.
 
-CREATE TABLE mailgres.notices (
+CREATE TABLE mailgres.notification_state (
     audience           text PRIMARY KEY CHECK (audience = 'operators' OR audience LIKE 'tenant:_%'),
     seen_until         timestamptz NOT NULL DEFAULT '-infinity',
     waiting            bigint NOT NULL DEFAULT 0,
-    told_at            timestamptz,
-    told_until         timestamptz NOT NULL DEFAULT '-infinity',
+    notified_at        timestamptz,
+    notified_until     timestamptz NOT NULL DEFAULT '-infinity',
     alerts_at          timestamptz,
     webhook            text,
     webhook_failures   int NOT NULL DEFAULT 0,
     webhook_off_since  timestamptz
 );
 
-COMMENT ON TABLE mailgres.notices IS 'What people were told about dead letters, and what they will be.';
-COMMENT ON COLUMN mailgres.notices.audience IS 'operators, or tenant: and the name of one.';
-COMMENT ON COLUMN mailgres.notices.seen_until IS
+COMMENT ON TABLE mailgres.notification_state IS 'What people were told about dead letters, and what they will be.';
+COMMENT ON COLUMN mailgres.notification_state.audience IS 'operators, or tenant: and the name of one.';
+COMMENT ON COLUMN mailgres.notification_state.seen_until IS
     'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
-COMMENT ON COLUMN mailgres.notices.waiting IS 'Dead letters that they have not been told of.';
-COMMENT ON COLUMN mailgres.notices.told_at IS 'When they were last told of dead letters.';
-COMMENT ON COLUMN mailgres.notices.told_until IS 'Up to when dead letters were in what they were told.';
-COMMENT ON COLUMN mailgres.notices.alerts_at IS 'operators: when people were last told of alerts.';
-COMMENT ON COLUMN mailgres.notices.webhook IS 'A digest of the webhook that the failures belong to.';
-COMMENT ON COLUMN mailgres.notices.webhook_off_since IS 'It failed ten times in a row and is not called since.';
+COMMENT ON COLUMN mailgres.notification_state.waiting IS 'Dead letters that they have not been told of.';
+COMMENT ON COLUMN mailgres.notification_state.notified_at IS 'When they were last told of dead letters.';
+COMMENT ON COLUMN mailgres.notification_state.notified_until IS 'Up to when dead letters were in what they were told.';
+COMMENT ON COLUMN mailgres.notification_state.alerts_at IS 'operators: when people were last told of alerts.';
+COMMENT ON COLUMN mailgres.notification_state.webhook IS 'A digest of the webhook that the failures belong to.';
+COMMENT ON COLUMN mailgres.notification_state.webhook_off_since IS 'It failed ten times in a row and is not called since.';
 
--- ---- sql/30_engine/05_commit_durably.sql
-
--- Before a worker calls a provider, the database must know that it does; and where no key
--- protects, the outcome must not be forgotten. With synchronous_commit = off a crash of
--- PostgreSQL loses commits of the last moments, and those emails would be sent again. So what
--- is weaker than `on` is raised for this transaction; remote_apply, which is stronger, stays.
--- A SET clause of a function would not do: it ends before the commit.
-
-CREATE FUNCTION mailgres.commit_durably() RETURNS void
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.commit_durably() IS
-    'Lets this transaction commit to disk, whatever synchronous_commit says.';
-
--- ---- sql/30_engine/10_mend.sql
+-- ---- sql/30_engine/10_triggers/10_normalize_manual_update.sql
 
 -- A word on the settings that the functions of the engine carry:
 --
@@ -1476,14 +1455,14 @@ COMMENT ON FUNCTION mailgres.commit_durably() IS
 --   enable_seqscan = off                  a plan made while the queue is empty is kept
 --                                         when it is full: it has to go by an index
 --   jit = off                             the costs which that makes up would call for it
---   enable_nestloop = off                 (record) two sets whose size a plan cannot know
+--   enable_nestloop = off                 (log_changes) two sets whose size a plan cannot know
 
 -- People change rows by hand: they set next_retry_at, put a dead email back to
 -- pending, free one that hangs. This trigger completes such a change, so that it
 -- passes the CHECKs and does what was meant. The engine's own statements are
 -- complete, so for them only the WHEN below is evaluated.
 
-CREATE FUNCTION mailgres.mend() RETURNS trigger
+CREATE FUNCTION mailgres.normalize_manual_update() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -1494,13 +1473,13 @@ BEGIN
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
         IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
-            NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.begun_at);
+            NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.attempt_started_at);
         END IF;
         NEW.lease_token := NULL;
         NEW.leased_at := NULL;
         NEW.lease_until := NULL;
         NEW.lease_worker := NULL;
-        NEW.begun_at := NULL;
+        NEW.attempt_started_at := NULL;
     END IF;
 
     IF NEW.status = 'failed' THEN
@@ -1527,7 +1506,7 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER mend
+CREATE TRIGGER normalize_manual_update
     BEFORE UPDATE ON public.email_queue
     FOR EACH ROW
     WHEN (
@@ -1540,14 +1519,14 @@ CREATE TRIGGER mend
         OR (NEW.status = 'sent' AND (NEW.sent_at IS NULL OR NEW.uncertain_since IS NOT NULL
             OR (NEW.provider_message_id IS NULL AND NEW.provider IS NOT NULL)))
     )
-    EXECUTE FUNCTION mailgres.mend();
+    EXECUTE FUNCTION mailgres.normalize_manual_update();
 
 -- The same for rows that somebody imports with the columns of the contract alone. The WHEN of
 -- a trigger is read anew by every statement, so it is short; a complete row passes unchanged.
-CREATE TRIGGER mend_import
+CREATE TRIGGER normalize_import
     BEFORE INSERT ON public.email_queue
     FOR EACH ROW WHEN (NEW.status <> 'pending' OR NEW.next_retry_at IS NULL)
-    EXECUTE FUNCTION mailgres.mend();
+    EXECUTE FUNCTION mailgres.normalize_manual_update();
 
 -- `UPDATE email_queue SET status = 'pending'` must not send an email twice. One that may have
 -- arrived goes again while its key protects it, at the provider that knows the key. Otherwise
@@ -1560,8 +1539,8 @@ AS $$
 DECLARE
     c_most       constant int := 10;  -- of one statement: a client shows them all
     v_statement  constant text := date_part('epoch', statement_timestamp())::numeric::text;
-    v_told       constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
-    v_count      constant int := 1 + CASE WHEN v_told[1] = v_statement THEN v_told[2]::int ELSE 0 END;
+    v_warned       constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
+    v_count      constant int := 1 + CASE WHEN v_warned[1] = v_statement THEN v_warned[2]::int ELSE 0 END;
 BEGIN
     PERFORM set_config('mailgres.warned', v_statement || ' ' || v_count, true);
     IF v_count > c_most + 1 THEN
@@ -1588,13 +1567,13 @@ BEGIN
     IF NEW.status = 'cancelled' OR NEW.status = 'failed' AND NEW.dead_reason = 'uncertain' THEN
         NEW.uncertain_since := coalesce(NEW.uncertain_since, OLD.uncertain_since);
     END IF;
-    -- Workers clear begun_at; consent is a new generation.
+    -- Workers clear attempt_started_at; consent is a new generation.
     IF NEW.status <> 'pending' OR OLD.status = 'pending' OR NEW.generation <> OLD.generation
-       OR (OLD.status = 'sending' AND NEW.begun_at IS NULL) THEN
+       OR (OLD.status = 'sending' AND NEW.attempt_started_at IS NULL) THEN
         RETURN NEW;
     END IF;
     v_before := OLD;
-    v_before.uncertain_since := coalesce(OLD.uncertain_since, OLD.begun_at);
+    v_before.uncertain_since := coalesce(OLD.uncertain_since, OLD.attempt_started_at);
     IF mailgres.key_protects(v_before) THEN
         NEW.uncertain_since := v_before.uncertain_since;
         NEW.first_attempt_at := OLD.first_attempt_at;
@@ -1617,14 +1596,14 @@ $$;
 COMMENT ON FUNCTION mailgres.hold_uncertain() IS
     'Leaves an email as it is that may have arrived and would be sent again by a change by hand.';
 
--- Before mend, by the order of their names.
+-- Before normalize_manual_update, by the order of their names.
 CREATE TRIGGER hold_uncertain
     BEFORE UPDATE ON public.email_queue
     FOR EACH ROW
-    WHEN (OLD.uncertain_since IS NOT NULL OR (NEW.begun_at IS NOT NULL AND NEW.status = 'pending'))
+    WHEN (OLD.uncertain_since IS NOT NULL OR (NEW.attempt_started_at IS NOT NULL AND NEW.status = 'pending'))
     EXECUTE FUNCTION mailgres.hold_uncertain();
 
--- ---- sql/30_engine/20_record.sql
+-- ---- sql/30_engine/10_triggers/20_log_changes.sql
 
 -- Whoever changes an email, and by whatever path, these triggers write the log and the
 -- deltas of the rollups in the same transaction. They see whole statements, so a finish
@@ -1697,7 +1676,7 @@ COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
     'Whether an email bounced since it was sent last.';
 
 -- Somebody imports a history: settled emails are counted from the start.
-CREATE FUNCTION mailgres.record_import() RETURNS trigger
+CREATE FUNCTION mailgres.count_imported() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -1708,12 +1687,12 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER record_import
+CREATE TRIGGER count_imported
     AFTER INSERT ON public.email_queue
     FOR EACH ROW WHEN (NEW.status <> 'pending')
-    EXECUTE FUNCTION mailgres.record_import();
+    EXECUTE FUNCTION mailgres.count_imported();
 
-CREATE FUNCTION mailgres.record() RETURNS trigger
+CREATE FUNCTION mailgres.log_changes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
@@ -1721,7 +1700,7 @@ BEGIN
     -- How long after the try before a retry really began. Only the claim knows both.
     PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
     IF FOUND THEN
-        INSERT INTO mailgres.try_deltas
+        INSERT INTO mailgres.attempt_deltas
             (at, event, attempt, tenant_id, provider, error_class, error_code, emails, seconds)
         SELECT mailgres.now(), 'claimed', n.retries + 1, '', '', '', '', count(*),
                sum(date_part('epoch', n.last_attempt_at - o.last_attempt_at))
@@ -1757,13 +1736,13 @@ BEGIN
         SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
                o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
                -- a try that was not made has no fault; the row still has that of an earlier one
-               CASE WHEN e.tells THEN n.error_class END, CASE WHEN e.tells THEN n.error_code END,
-               CASE WHEN e.tells THEN n.error_message END, CASE WHEN e.tells THEN n.error_detail END,
+               CASE WHEN e.has_fault THEN n.error_class END, CASE WHEN e.has_fault THEN n.error_code END,
+               CASE WHEN e.has_fault THEN n.error_message END, CASE WHEN e.has_fault THEN n.error_detail END,
                CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
         FROM new_rows n
         JOIN old_rows o ON o.id = n.id
         CROSS JOIN LATERAL (
-            SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS tells
+            SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS has_fault
             FROM (SELECT CASE
                 WHEN n.status = 'failed' THEN 'dead'
                 WHEN n.status <> 'pending' THEN n.status
@@ -1781,14 +1760,14 @@ BEGIN
         RETURNING id, queue_id, event, from_status, attempt, tenant_id, provider, error_class, error_code,
                   claimed_at
     ), died AS (
-        INSERT INTO mailgres.deaths (queue_id, log_id)
+        INSERT INTO mailgres.dead_letters_to_log (queue_id, log_id)
         SELECT l.queue_id, l.id FROM logged l WHERE l.event = 'dead' AND l.from_status <> 'failed'
     )
-    INSERT INTO mailgres.try_deltas
-        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, turn, emails)
+    INSERT INTO mailgres.attempt_deltas
+        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, claim_number, emails)
     SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
            coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
-           (SELECT r.last_value FROM mailgres.rounds r), count(*)
+           (SELECT r.last_value FROM mailgres.claim_numbers r), count(*)
     FROM logged l
     GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
@@ -1821,12 +1800,12 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER record
+CREATE TRIGGER log_changes
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record();
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.log_changes();
 
 -- Emails that leave the queue are still counted, but no longer as being in it.
-CREATE FUNCTION mailgres.record_removal() RETURNS trigger
+CREATE FUNCTION mailgres.count_removed() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
@@ -1842,16 +1821,16 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER record_removal
+CREATE TRIGGER count_removed
     AFTER DELETE ON public.email_queue REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_removal();
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.count_removed();
 
-CREATE FUNCTION mailgres.record_truncate() RETURNS trigger
+CREATE FUNCTION mailgres.count_truncated() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Who folds at this moment has to be done first, or his counts would stay.
-    PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold'));
+    PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold_rollups'));
     DELETE FROM mailgres.rollup_by_status;
     DELETE FROM mailgres.rollup_dead;
     UPDATE mailgres.rollup_deltas SET here = 0;
@@ -1859,11 +1838,11 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER record_truncate
+CREATE TRIGGER count_truncated
     AFTER TRUNCATE ON public.email_queue
-    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.record_truncate();
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.count_truncated();
 
--- ---- sql/30_engine/30_wake.sql
+-- ---- sql/30_engine/10_triggers/30_wake.sql
 
 -- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions
 -- share, so it is sent only while somebody sleeps who wants to know. The check
@@ -1926,314 +1905,28 @@ CREATE CONSTRAINT TRIGGER wake_after_update
         NEW.status = 'pending' AND (NEW.status <> OLD.status OR NEW.next_retry_at < OLD.next_retry_at))
     EXECUTE FUNCTION mailgres.wake();
 
--- ---- sql/30_engine/31_sleep.sql
+-- ---- sql/30_engine/20_claim/05_commit_durably.sql
 
--- A worker that finds nothing to do says so, and until when it wants to be woken.
--- It keeps its row while it is idle and removes it when it is busy: then nobody pays
--- for notifications. Null: it does not listen, and only asks when something is due.
+-- Before a worker calls a provider, the database must know that it does; and where no key
+-- protects, the outcome must not be forgotten. With synchronous_commit = off a crash of
+-- PostgreSQL loses commits of the last moments, and those emails would be sent again. So what
+-- is weaker than `on` is raised for this transaction; remote_apply, which is stronger, stays.
+-- A SET clause of a function would not do: it ends before the commit.
 
-CREATE FUNCTION mailgres.sleep(p_worker text, p_for interval) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- Who looks up every second is still registered: nothing is written for that.
-    IF p_for IS NOT NULL AND NOT EXISTS (
-        SELECT FROM mailgres.sleepers s
-        WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
-    THEN
-        INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
-        VALUES (p_worker, clock_timestamp() + p_for)
-        ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
-    END IF;
-
-    -- The next email that becomes due by itself. Expired ones in the same index are
-    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
-    RETURN least(
-        (SELECT q.due_at FROM public.email_queue q
-         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
-         ORDER BY q.due_at LIMIT 1),
-        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
-            SELECT min(x.at) FROM mailgres.providers p
-            CROSS JOIN LATERAL (VALUES (p.paused_until), (p.waits_until), (mailgres.next_token_at(p.name)),
-                (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
-            ) AS x(at)
-            WHERE p.enabled AND x.at > mailgres.now() AND isfinite(x.at)) END,
-        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
-            SELECT min(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
-            FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%' AND mailgres.tokens_of(b) < 1) END);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.sleep(text, interval) IS
-    'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
-
-CREATE FUNCTION mailgres.rise(p_worker text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.rise(text) IS 'The worker is awake: nobody needs to notify it.';
-
--- ---- sql/30_engine/40_retry_delay.sql
-
--- The one place that knows how long to wait. p_retry is the number of the retry
--- that follows, the first being 1. An email's own first wait replaces the
--- policy's steps and grows by its factor; its own cap replaces the policy's.
-
-CREATE FUNCTION mailgres.retry_delay(
-    p_policy mailgres.retry_policies,
-    p_retry int,
-    p_first interval DEFAULT NULL,
-    p_cap interval DEFAULT NULL
-) RETURNS interval
-    LANGUAGE sql VOLATILE
-RETURN least(
-        CASE
-            WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
-                THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
-            -- In seconds up to the cap: no interval is as long as a large factor makes it.
-            ELSE make_interval(secs => least(
-                date_part('epoch', coalesce(p_first, p_policy.base))
-                    * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),
-                date_part('epoch', coalesce(p_cap, p_policy.cap))))
-        END,
-        coalesce(p_cap, p_policy.cap))
-    * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));
-
-COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval, interval) IS
-    'How long to wait before the given retry, jitter included.';
-
--- ---- sql/30_engine/41_without_addresses.sql
-
--- Providers quote addresses in their texts. What analysts may read has a
--- placeholder instead; the text as it came is in error_detail, for operators.
--- The @ may be written as in a URL (%40, %2540), in HTML (&#64;), in JSON (\u0040), or
--- with a compatibility character. src/mailgres/trace.py has the same pattern.
-
-CREATE FUNCTION mailgres.without_addresses(p_text text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN regexp_replace(left(p_text, 2000),
-    '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)'
-    || '(@|\uff20|\ufe6b|%(25)?40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040)[^\s<>"''(),;:]+', '<address>', 'gi');
-
-COMMENT ON FUNCTION mailgres.without_addresses(text) IS
-    'The text with email addresses replaced by a placeholder.';
-
--- ---- sql/30_engine/42_without_recipients.sql
-
--- Where the email is known, its own recipients are masked in every spelling that is in use:
--- ana+40example.com (SMTP's xtext), ana=example.com (VERP), ana (at) example.com, o%27brien,
--- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and
--- something that stands for @, any domain is masked, so A-labels and U-labels are alike.
--- src/mailgres/sender/spellings.py does the same before a text leaves the worker.
-
--- A mailbox by such a name says nothing of anybody, and to mask the word would ruin texts.
-CREATE FUNCTION mailgres.ordinary_words() RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,before,but,call,can,cancelled,code,
-    connection,contact,content,copy,daily,domain,earlier,email,error,exceeded,expired,failed,false,fault,for,from,
-    hand,has,hello,help,host,info,invalid,key,last,late,limit,longer,mail,mailbox,marked,message,missing,monthly,
-    name,none,noreply,not,"null",office,policy,postmaster,provider,quota,rate,reason,recipient,refused,rejected,
-    repeat,reported,request,safely,sales,send,sender,sent,server,service,subject,support,suppressed,team,template,
-    test,text,the,this,time,too,true,try,unavailable,unknown,user,variable,verified,was,webmaster,whole,with,
-    without,worker,you,your}'::text[];
-
-COMMENT ON FUNCTION mailgres.ordinary_words() IS
-    'Words that errors are made of: they are not masked, though a mailbox has that name.';
-
--- Whether the local part alone tells who it is: three characters with a letter, or six digits.
-CREATE FUNCTION mailgres.names_somebody(p_local text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN p_local ~ '^[\x01-\x40\x5b-\x60\x7b-\x7f]*$'
-                THEN length(regexp_replace(p_local, '[^0-9]', '', 'g')) >= 6
-            ELSE length(p_local) >= 3 AND lower(p_local COLLATE "C") <> ALL (mailgres.ordinary_words()) END;
-
-COMMENT ON FUNCTION mailgres.names_somebody(text) IS
-    'Whether the local part of an address is masked where it stands alone.';
-
--- Letters and digits of ASCII are always written as they are.
-CREATE FUNCTION mailgres.spellings_of(p_local text) RETURNS text
-    LANGUAGE sql IMMUTABLE
-RETURN (
-    SELECT string_agg(CASE
-        WHEN ascii(c.one) BETWEEN 48 AND 57 OR ascii(c.one) BETWEEN 65 AND 90 OR ascii(c.one) BETWEEN 97 AND 122 THEN c.one
-        ELSE concat('(?:\\?', CASE WHEN ascii(c.one) < 128 THEN '\' END, c.one,
-            CASE WHEN ascii(c.one) > 127 THEN '|' || mailgres.lower_unicode(c.one) END,
-            '|', regexp_replace(encode(convert_to(c.one, 'UTF8'), 'hex'), '(..)', '(?:%(?:25)?|[+=])\1', 'g'),
-            '|&#0{0,4}', ascii(c.one), ';|&#x0{0,4}', to_hex(ascii(c.one)), ';',
-            CASE c.one WHEN '&' THEN '|&amp;' WHEN '''' THEN '|&apos;' WHEN '+' THEN '|&plus;|%20' END, ')')
-        END, '' ORDER BY c.place)
-    FROM string_to_table(p_local, NULL) WITH ORDINALITY c(one, place));
-
-COMMENT ON FUNCTION mailgres.spellings_of(text) IS
-    'A pattern of the ways in which URLs, HTML and SMTP write the local part of an address.';
-
-CREATE FUNCTION mailgres.recipient_pattern(p_local text) RETURNS text
-    LANGUAGE sql IMMUTABLE
-RETURN '(?:(?<![[:alnum:]])|(?<=%[0-9a-f][0-9a-f]))' || mailgres.spellings_of(p_local) || '(?:(?:"|&quot;)?\s{0,3}'
-    || '(?:@|\uff20|\ufe6b|%(?:25)?40|[+=]40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040|[(\[{]\s{0,3}at\s{0,3}[)\]}]'
-    || '|(?:=|\sat\s)(?=\s{0,3}[^\s.]+\.[^\s]))\s{0,3}[^\s<>"''(),;:]+'
-    || CASE WHEN mailgres.names_somebody(p_local) THEN '|(?![[:alnum:]])' ELSE '' END || ')';
-
-COMMENT ON FUNCTION mailgres.recipient_pattern(text) IS
-    'A pattern of an address by its local part, in the spellings that texts have it in.';
-
-CREATE FUNCTION mailgres.without_recipient(p_text text, p_local text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
-AS $$
-BEGIN
-    RETURN regexp_replace(p_text, mailgres.recipient_pattern(p_local), '<address>', 'gi');
-EXCEPTION
-    -- Outcomes of other emails are written by the same statement.
-    WHEN data_exception OR program_limit_exceeded THEN
-        RETURN 'the text cannot be told apart from the address: see error_detail';
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.without_recipient(text, text) IS
-    'The text with the address of this local part replaced by a placeholder, however it is spelled.';
-
-CREATE FUNCTION mailgres.without_recipients(
-    p_text text, p_recipient text, p_also_to text[], p_cc text[], p_bcc text[]
-) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE
-AS $$
-DECLARE
-    c_longest  constant int := 64;  -- no local part is longer, and a pattern has a limit
-    v_text     text := mailgres.without_addresses(p_text);
-    v_lower    constant text := lower(v_text COLLATE "C");
-    v_local    text;
-BEGIN
-    -- Most texts quote nobody, which is known without a pattern: the first letters are not there.
-    FOR v_local IN
-        SELECT DISTINCT l.local
-        FROM (SELECT p_recipient UNION ALL SELECT unnest(p_also_to)
-              UNION ALL SELECT unnest(p_cc) UNION ALL SELECT unnest(p_bcc)) a(address),
-             LATERAL (SELECT left(split_part(a.address, '@', 1), c_longest)) l(local)
-        WHERE l.local <> '' AND strpos(v_lower, coalesce(substring(lower(l.local COLLATE "C") FROM '[a-z0-9]+'), '')) > 0
-        ORDER BY l.local DESC
-    LOOP
-        v_text := mailgres.without_recipient(v_text, v_local);
-    END LOOP;
-    RETURN left(v_text, 2000);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.without_recipients(text, text, text[], text[], text[]) IS
-    'The text without addresses, those of an email''s own recipients in any spelling.';
-
--- Whoever writes error_message: a worker's outcome, an old processor, a person by hand.
-CREATE FUNCTION mailgres.mask_error() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    NEW.error_message := mailgres.without_recipients(
-        NEW.error_message, NEW.recipient_email, NEW.also_to, NEW.cc, NEW.bcc);
-    RETURN NEW;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.mask_error() IS 'Masks the addresses in error_message, which analysts may read.';
-
-CREATE TRIGGER mask_error
-    BEFORE UPDATE OF error_message ON public.email_queue
-    FOR EACH ROW
-    WHEN (NEW.error_message IS NOT NULL AND NEW.error_message IS DISTINCT FROM OLD.error_message)
-    EXECUTE FUNCTION mailgres.mask_error();
-
-CREATE TRIGGER mask_imported_error
-    BEFORE INSERT ON public.email_queue
-    FOR EACH ROW WHEN (NEW.error_message IS NOT NULL)
-    EXECUTE FUNCTION mailgres.mask_error();
-
--- ---- sql/30_engine/45_expire.sql
-
--- Ends emails whose time is over. One whose earlier try may have arrived is not
--- called expired: that it is uncertain is what a person has to know.
-
-CREATE FUNCTION mailgres.expire_these(p_ids uuid[]) RETURNS int
+CREATE FUNCTION mailgres.commit_durably() RETURNS void
     LANGUAGE plpgsql
 AS $$
-DECLARE
-    v_count int;
 BEGIN
-    UPDATE public.email_queue q
-    SET status = 'failed',
-        ready = false,
-        dead_at = mailgres.now(),
-        dead_reason = CASE WHEN q.uncertain_since IS NULL THEN 'expired' ELSE 'uncertain' END,
-        error_message = format('not sent before it expired at %s', mailgres.time_text(q.expires_at))
-                        || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
-    WHERE q.id = ANY (p_ids)
-      AND q.expires_at <= mailgres.now() AND (q.uncertain_since IS NULL OR q.batch_id IS NULL)
-      AND (q.status = 'pending' OR (q.status = 'sending' AND q.begun_at IS NULL));
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    RETURN v_count;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
-    'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
-
-CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-BEGIN
-    RETURN mailgres.expire_these(ARRAY(
-        SELECT q.id
-        FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() AND q.expires_at <= mailgres.now()
-        ORDER BY q.due_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED));
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.expire(int) IS
-    'Ends waiting emails whose time is over; returns how many.';
-
--- ---- sql/30_engine/50_promote.sql
-
--- Future rows are not in the index of the claim: an email scheduled for later or
--- waiting for a retry becomes `ready` here when it is due. What expired while it
--- waited dies instead. Bounded, so that a claim may call it first.
-
-CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-DECLARE
-    v_ids uuid[];
-BEGIN
-    v_ids := ARRAY(
-        SELECT q.id
-        FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.due_at <= mailgres.now()
-        ORDER BY q.due_at
-        LIMIT p_limit
-        FOR UPDATE SKIP LOCKED);
-    IF cardinality(v_ids) = 0 THEN
-        RETURN 0;
+    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
-
-    PERFORM mailgres.expire_these(v_ids);
-    UPDATE public.email_queue q
-    SET ready = true,
-        -- a route that does not exist would never be claimed
-        route = CASE WHEN EXISTS (SELECT FROM mailgres.routes r WHERE r.route = q.route)
-                     THEN q.route ELSE 'default' END
-    WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
-    RETURN cardinality(v_ids);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.promote(int) IS
-    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+COMMENT ON FUNCTION mailgres.commit_durably() IS
+    'Lets this transaction commit to disk, whatever synchronous_commit says.';
 
--- ---- sql/30_engine/55_limits.sql
+-- ---- sql/30_engine/20_claim/10_limits.sql
 
 -- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
 -- the buckets, so that two claims do not take the same tokens.
@@ -2294,11 +1987,11 @@ $$;
 
 COMMENT ON FUNCTION mailgres.take_tokens(text, bigint) IS 'Takes tokens out of a bucket, if there is one.';
 
-CREATE FUNCTION mailgres.used(u mailgres.quota_usage, p_at timestamptz) RETURNS int
+CREATE FUNCTION mailgres.used_of_quota(u mailgres.quota_usage, p_at timestamptz) RETURNS int
     LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN u.told_until > p_at THEN u.told ELSE u.emails END;
+RETURN CASE WHEN u.reported_until > p_at THEN u.reported ELSE u.emails END;
 
-COMMENT ON FUNCTION mailgres.used(mailgres.quota_usage, timestamptz) IS
+COMMENT ON FUNCTION mailgres.used_of_quota(mailgres.quota_usage, timestamptz) IS
     'How much of a quota is used: by what the provider said lately, else by our own count.';
 
 CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
@@ -2314,7 +2007,7 @@ BEGIN
     SELECT count(*) INTO v_used FROM public.email_queue q
     WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
     RETURN (
-        SELECT min(x.quota - v_used - coalesce(mailgres.used(u, mailgres.now()), 0))
+        SELECT min(x.quota - v_used - coalesce(mailgres.used_of_quota(u, mailgres.now()), 0))
         FROM (VALUES ('day', p.daily_quota), ('month', p.monthly_quota)) AS x(period, quota)
         LEFT JOIN mailgres.quota_usage u
             ON u.provider = p.name AND u.period = x.period
@@ -2327,7 +2020,7 @@ COMMENT ON FUNCTION mailgres.quota_left(mailgres.providers) IS
     'How many emails the quotas of a provider leave for now; null means it has none.';
 
 -- What a claim may take for a provider.
-CREATE FUNCTION mailgres.room_at(p_provider text, INOUT p_emails int, OUT p_calls int)
+CREATE FUNCTION mailgres.provider_room(p_provider text, INOUT p_emails int, OUT p_calls int)
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -2357,7 +2050,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.room_at(text, int) IS
+COMMENT ON FUNCTION mailgres.provider_room(text, int) IS
     'How many emails, in how many calls, may be claimed for a provider now.';
 
 -- When the next of a provider's tokens comes; null if there is one or no limit.
@@ -2399,7 +2092,7 @@ COMMENT ON FUNCTION mailgres.tenant_room(text) IS
 
 -- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
 -- are ready and there is no token, or a provider put them off a moment ago.
-CREATE FUNCTION mailgres.rate_frees_at() RETURNS timestamptz
+CREATE FUNCTION mailgres.rate_limit_ends_at() RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
@@ -2410,49 +2103,49 @@ BEGIN
          WHERE q.status = 'pending' AND q.due_at <= mailgres.now() + c_soon
            AND NOT q.ready AND q.error_class = 'rate'),
         CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
-            SELECT min(greatest(x.token_at, x.waits_until))
+            SELECT min(greatest(x.token_at, x.limited_until))
             FROM (
                 SELECT mailgres.next_token_at(p.name) AS token_at,
-                       CASE WHEN p.waits_for = 'rate' AND p.waits_until > mailgres.now() THEN p.waits_until END
-                           AS waits_until
+                       CASE WHEN p.limited_by = 'rate' AND p.limited_until > mailgres.now() THEN p.limited_until END
+                           AS limited_until
                 FROM mailgres.providers p
                 WHERE p.enabled AND p.circuit = 'closed'
             ) x) END);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.rate_frees_at() IS
+COMMENT ON FUNCTION mailgres.rate_limit_ends_at() IS
     'When emails that only wait for a rate limit may go out; null if there are none.';
 
--- ---- sql/30_engine/57_routes.sql
+-- ---- sql/30_engine/20_claim/20_routes.sql
 
 -- Which routes can be served now, and by whom. The first provider of a route that is
 -- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
 -- or not at hand for this worker: then the next one stands in. A provider that only
 -- waits for its rate limit, for no more than a minute, is not shut: its route waits with it.
 
-CREATE TYPE mailgres.open_route AS (
+CREATE TYPE mailgres.usable_route AS (
     route      text,
     providers  text[],   -- those that can send now, the preferred first
     probe      boolean   -- one email may try whether the provider is back
 );
 
-CREATE FUNCTION mailgres.is_shut(p mailgres.providers) RETURNS boolean
+CREATE FUNCTION mailgres.needs_fallback(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN NOT p.enabled
     OR p.circuit <> 'closed'
     OR coalesce(p.paused_until > mailgres.now(), false)
-    OR coalesce(p.waits_until > mailgres.now() AND p.waits_for = 'quota', false)
-    OR coalesce(p.waits_until > mailgres.now() + interval '1 minute', false);
+    OR coalesce(p.limited_until > mailgres.now() AND p.limited_by = 'quota', false)
+    OR coalesce(p.limited_until > mailgres.now() + interval '1 minute', false);
 
-COMMENT ON FUNCTION mailgres.is_shut(mailgres.providers) IS
+COMMENT ON FUNCTION mailgres.needs_fallback(mailgres.providers) IS
     'Whether another provider of the route stands in for this one.';
 
-CREATE FUNCTION mailgres.wants_probe(p mailgres.providers) RETURNS boolean
+CREATE FUNCTION mailgres.is_probe_due(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
-    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now())
+    AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now())
     AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
                        -- its lease may have been lengthened
                        WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
@@ -2460,29 +2153,29 @@ RETURN p.enabled
                            WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
                        ELSE false END;
 
-COMMENT ON FUNCTION mailgres.wants_probe(mailgres.providers) IS
+COMMENT ON FUNCTION mailgres.is_probe_due(mailgres.providers) IS
     'Whether it is time to try with one email if the provider is back.';
 
-CREATE FUNCTION mailgres.open_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.open_route[]
+CREATE FUNCTION mailgres.usable_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.usable_route[]
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     IF p_rpc THEN
         RETURN ARRAY(
-            SELECT ROW(r.route, NULL, false)::mailgres.open_route
+            SELECT ROW(r.route, NULL, false)::mailgres.usable_route
             FROM mailgres.routes r WHERE NOT r.paused ORDER BY r.route);
     END IF;
     RETURN ARRAY(
-        SELECT ROW(x.route, x.providers, x.probe)::mailgres.open_route
+        SELECT ROW(x.route, x.providers, x.probe)::mailgres.usable_route
         FROM (
             SELECT r.route, array_agg(p.name ORDER BY rp.position) AS providers,
-                   (array_agg(mailgres.is_open(p) AND mailgres.next_token_at(p.name) IS NULL
+                   (array_agg(mailgres.is_usable(p) AND mailgres.next_token_at(p.name) IS NULL
                               ORDER BY rp.position))[1] AS serves,
                    false AS probe
             FROM mailgres.routes r
             JOIN mailgres.route_providers rp ON rp.route = r.route
             JOIN mailgres.providers p ON p.name = rp.provider
-            WHERE NOT r.paused AND NOT mailgres.is_shut(p)
+            WHERE NOT r.paused AND NOT mailgres.needs_fallback(p)
               AND (p_providers IS NULL OR p.name = ANY (p_providers))
             GROUP BY r.route
             UNION ALL
@@ -2490,7 +2183,7 @@ BEGIN
             FROM mailgres.routes r
             JOIN mailgres.route_providers rp ON rp.route = r.route
             JOIN mailgres.providers p ON p.name = rp.provider
-            WHERE NOT r.paused AND p.circuit <> 'closed' AND mailgres.wants_probe(p)
+            WHERE NOT r.paused AND p.circuit <> 'closed' AND mailgres.is_probe_due(p)
               AND (p_providers IS NULL OR p.name = ANY (p_providers))
         ) x
         WHERE x.serves
@@ -2498,23 +2191,23 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.open_routes(text[], boolean) IS
+COMMENT ON FUNCTION mailgres.usable_routes(text[], boolean) IS
     'The routes that can be served now, probes first.';
 
 -- Another provider is tried after a definite rejection: the next one of the route.
-CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_open text[]) RETURNS text
+CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_usable text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
 RETURN CASE
     WHEN p_email.uncertain_since IS NOT NULL THEN p_email.provider
-    WHEN cardinality(p_open) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
+    WHEN cardinality(p_usable) > 1 AND p_email.error_class IN ('transient', 'quota', 'config')
          AND NOT p_email.send_alone
-        THEN coalesce(p_open[array_position(p_open, p_email.provider) + 1], p_open[1])
-    ELSE p_open[1] END;
+        THEN coalesce(p_usable[array_position(p_usable, p_email.provider) + 1], p_usable[1])
+    ELSE p_usable[1] END;
 
 COMMENT ON FUNCTION mailgres.provider_for(public.email_queue, text[]) IS
     'Who sends an email next: the preferred provider, or the one after that which rejected it; never another while a try may have arrived.';
 
--- ---- sql/30_engine/58_batches.sql
+-- ---- sql/30_engine/20_claim/30_batches.sql
 
 -- Emails that go to the provider in one call, under one key. A call whose outcome is
 -- unknown is repeated with the same emails in the same order or not at all, so the
@@ -2522,11 +2215,11 @@ COMMENT ON FUNCTION mailgres.provider_for(public.email_queue, text[]) IS
 
 -- Whoever may have arrived together with others stays with them, whatever became of it
 -- since: expired, suppressed.
-CREATE FUNCTION mailgres.is_bound(q public.email_queue) RETURNS boolean
+CREATE FUNCTION mailgres.is_in_uncertain_batch(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
 
-COMMENT ON FUNCTION mailgres.is_bound(public.email_queue) IS
+COMMENT ON FUNCTION mailgres.is_in_uncertain_batch(public.email_queue) IS
     'Whether the email may have arrived in a batch, and so has to stay with the rest of it.';
 
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
@@ -2535,7 +2228,7 @@ CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 -- elsewhere or with a whole batch go alone, the others together; those whose sender was
 -- at fault among themselves, so that they hold up nobody else. At most p_calls, urgent
 -- and others in turn.
-CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_open text[])
+CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_usable text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
 AS $$
@@ -2546,7 +2239,7 @@ BEGIN
         SELECT q.id, q.priority <= 2 AS urgent, q.uncertain_since IS NOT NULL AS uncertain, q.batch_id,
                q.priority <= 2 OR q.has_attachments OR q.uncertain_since IS NOT NULL
                    OR q.send_alone
-                   OR mailgres.provider_for(q, p_open) <> p_open[1] AS alone,
+                   OR mailgres.provider_for(q, p_usable) <> p_usable[1] AS alone,
                q.parked_since IS NOT NULL AS parked
         FROM public.email_queue q WHERE q.id = ANY (p_ids)
     ), numbered AS (
@@ -2579,7 +2272,7 @@ COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
     'Puts emails into calls of a provider that takes several in one.';
 
 -- At most one claim at a time has to do with a batch; the others pass it by.
-CREATE FUNCTION mailgres.have_batch(p_batch uuid) RETURNS boolean
+CREATE FUNCTION mailgres.try_lock_batch(p_batch uuid) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 BEGIN
@@ -2587,12 +2280,12 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.have_batch(uuid) IS
+COMMENT ON FUNCTION mailgres.try_lock_batch(uuid) IS
     'Whether this transaction alone has to do with a batch, to its end.';
 
 -- A batch brings in emails of tenants whom the claim did not come to: their buckets, too, are
 -- had at once or not at all (see tenant_room).
-CREATE FUNCTION mailgres.have_buckets(p_ids uuid[]) RETURNS boolean
+CREATE FUNCTION mailgres.try_lock_buckets(p_ids uuid[]) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -2606,12 +2299,12 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.have_buckets(uuid[]) IS
+COMMENT ON FUNCTION mailgres.try_lock_buckets(uuid[]) IS
     'Whether this transaction has the rate limits of all tenants of these emails, to its end.';
 
 -- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
 -- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
--- it for itself (pick_of takes its lock), but somebody else may be at work on the others,
+-- it for itself (take_from_tenant takes its lock), but somebody else may be at work on the others,
 -- or they are not reaped yet: no claim waits for another, so it comes back to them soon.
 CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
@@ -2642,7 +2335,7 @@ BEGIN
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending'
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
         v_whole := cardinality(v_mine) = v_batch.size;
-        IF v_whole AND mailgres.have_buckets(v_mine) THEN
+        IF v_whole AND mailgres.try_lock_buckets(v_mine) THEN
             p_ids := p_ids || v_mine;
         ELSIF v_whole OR v_away OR cardinality(v_mine) < cardinality(v_all) THEN
             UPDATE public.email_queue q
@@ -2663,7 +2356,7 @@ $$;
 COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
     'Makes batches whole that may have arrived, or leaves them out.';
 
--- ---- sql/30_engine/60_pick.sql
+-- ---- sql/30_engine/20_claim/40_pick.sql
 
 -- Who is next: fair between tenants, at a cost that does not depend on how much is
 -- in the table. Every step reads an exact range of an index; sent rows, future
@@ -2671,11 +2364,11 @@ COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
 -- All of it is plpgsql, because that keeps its plans from call to call.
 
 CREATE TYPE mailgres.pick_state AS (
-    picked  uuid[],  -- the emails picked and locked so far
-    taken   jsonb,   -- how many of them each tenant has
-    hungry  text[],  -- tenants that took their whole share in this turn: they may have more
-    cursor  text,    -- the tenant after which the next turn starts
-    had     jsonb    -- what the tenant there had of its share when the last claim was full
+    picked    uuid[],  -- the emails picked and locked so far
+    taken     jsonb,   -- how many of them each tenant has
+    has_more  text[],  -- tenants that took their whole share in this turn: they may have more
+    cursor    text,    -- the tenant after which the next turn starts
+    had       jsonb    -- what the tenant there had of its share when the last claim was full
 );
 
 -- The next tenant after p_after that has something ready on the route.
@@ -2700,7 +2393,7 @@ $$;
 COMMENT ON FUNCTION mailgres.next_tenant(text, text, boolean) IS
     'The next tenant in the round that has something ready.';
 
-CREATE FUNCTION mailgres.share_of(p_tenant text) RETURNS int
+CREATE FUNCTION mailgres.tenant_share(p_tenant text) RETURNS int
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
@@ -2711,7 +2404,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.share_of(text) IS
+COMMENT ON FUNCTION mailgres.tenant_share(text) IS
     'How many emails a tenant may have in a turn while others wait; none while it is paused.';
 
 -- What a processor can send that knows the template and the payload only: no content
@@ -2726,18 +2419,18 @@ COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
 
 -- One whose earlier try may have arrived is left to who has its provider, for a day, and
 -- goes with the rest of its batch or not at all. p_plain: see is_plain.
-CREATE FUNCTION mailgres.may_pick(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
+CREATE FUNCTION mailgres.is_claimable(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
     LANGUAGE sql
 RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
         OR q.uncertain_since < mailgres.now() - interval '1 day')
     AND (NOT p_plain OR mailgres.is_plain(q))
-    AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.have_batch(q.batch_id));
+    AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.try_lock_batch(q.batch_id));
 
-COMMENT ON FUNCTION mailgres.may_pick(public.email_queue, text[], boolean) IS
+COMMENT ON FUNCTION mailgres.is_claimable(public.email_queue, text[], boolean) IS
     'Whether a claim may take an email that is ready.';
 
 -- Picks and locks the next emails of one tenant.
-CREATE FUNCTION mailgres.pick_of(
+CREATE FUNCTION mailgres.take_from_tenant(
     p_state mailgres.pick_state, p_route text, p_tenant text, p_limit int, p_urgent boolean,
     p_providers text[], p_plain boolean
 ) RETURNS mailgres.pick_state
@@ -2756,7 +2449,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.priority <= 2 AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND mailgres.may_pick(q, p_providers, p_plain)
+              AND mailgres.is_claimable(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     ELSE
@@ -2764,7 +2457,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.ready AND q.route = p_route AND q.tenant_id = p_tenant
               AND q.id <> ALL (p_state.picked)
-              AND mailgres.may_pick(q, p_providers, p_plain)
+              AND mailgres.is_claimable(q, p_providers, p_plain)
             ORDER BY q.priority, q.next_retry_at
             LIMIT v_limit FOR UPDATE SKIP LOCKED);
     END IF;
@@ -2772,18 +2465,18 @@ BEGIN
     p_state.taken := p_state.taken || jsonb_build_object(
         p_tenant, coalesce((p_state.taken ->> p_tenant)::int, 0) + cardinality(v_ids));
     IF cardinality(v_ids) = p_limit AND v_room IS DISTINCT FROM p_limit THEN
-        p_state.hungry := p_state.hungry || p_tenant;
+        p_state.has_more := p_state.has_more || p_tenant;
     END IF;
     RETURN p_state;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.pick_of(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
+COMMENT ON FUNCTION mailgres.take_from_tenant(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
     'Picks and locks the next emails of one tenant.';
 
 -- One turn: from the tenant after the cursor round to that one itself, until p_limit
 -- emails are picked.
-CREATE FUNCTION mailgres.go_round(
+CREATE FUNCTION mailgres.take_round(
     p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_providers text[],
     p_plain boolean
 ) RETURNS mailgres.pick_state
@@ -2798,7 +2491,7 @@ DECLARE
     v_share    int;
     v_room     int;
 BEGIN
-    p_state.hungry := '{}';
+    p_state.has_more := '{}';
     FOR v_visit IN 1 .. c_most_visits LOOP
         v_room := p_limit - cardinality(p_state.picked);
         EXIT WHEN v_room <= 0;
@@ -2813,12 +2506,12 @@ BEGIN
             OR (v_wrapped AND v_start <> '' AND v_tenant > v_start COLLATE "C");
         p_state.cursor := v_tenant;
 
-        v_share := mailgres.share_of(v_tenant);
+        v_share := mailgres.tenant_share(v_tenant);
         CONTINUE WHEN v_share = 0;
         v_share := v_share - coalesce((p_state.taken ->> v_tenant)::int, 0)
                            - coalesce((p_state.had ->> v_tenant)::int, 0);
         IF v_share > 0 THEN
-            p_state := mailgres.pick_of(
+            p_state := mailgres.take_from_tenant(
                 p_state, p_route, v_tenant, least(v_share, v_room), p_urgent, p_providers, p_plain);
             -- Whose share the end of the claim cuts short gets the rest in the next one.
             IF cardinality(p_state.picked) = p_limit AND v_room < least(v_share, p_limit) THEN
@@ -2828,7 +2521,7 @@ BEGIN
                 EXIT;
             END IF;
         ELSE
-            p_state.hungry := p_state.hungry || v_tenant;
+            p_state.has_more := p_state.has_more || v_tenant;
         END IF;
         p_state.had := '{}';
     END LOOP;
@@ -2836,7 +2529,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.go_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
+COMMENT ON FUNCTION mailgres.take_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
     'One turn round the tenants, up to 3 x weight emails of each.';
 
 -- While no more is ready than a claim takes, it takes all of it, and there are no turns to
@@ -2860,7 +2553,7 @@ BEGIN
         WHERE q.ready AND q.route = p_route
           AND NOT EXISTS (
               SELECT FROM mailgres.tenants t WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
-          AND mailgres.may_pick(q, p_providers, p_plain)
+          AND mailgres.is_claimable(q, p_providers, p_plain)
         ORDER BY q.priority, q.next_retry_at
         LIMIT c_few FOR UPDATE OF q SKIP LOCKED);
 END
@@ -2882,7 +2575,7 @@ AS $$
 DECLARE
     v_urgent  text := 'urgent:' || p_route;
     v_state   mailgres.pick_state;
-    v_hungry  text[];
+    v_has_more  text[];
     v_tenant  text;
     v_room    int;
 BEGIN
@@ -2893,28 +2586,28 @@ BEGIN
 
     v_state := ROW('{}', '{}', '{}', coalesce(p_cursors #>> ARRAY[v_urgent, 'cursor'], ''),
                    p_cursors #> ARRAY[v_urgent, 'had']);
-    v_state := mailgres.go_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);
+    v_state := mailgres.take_round(v_state, p_route, p_limit / 2, true, p_providers, p_plain);
     p_cursors := p_cursors || jsonb_build_object(
         v_urgent, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
     v_state.cursor := coalesce(p_cursors #>> ARRAY[p_route, 'cursor'], '');
     v_state.had := p_cursors #> ARRAY[p_route, 'had'];
-    v_state := mailgres.go_round(v_state, p_route, p_limit, false, p_providers, p_plain);
+    v_state := mailgres.take_round(v_state, p_route, p_limit, false, p_providers, p_plain);
     p_cursors := p_cursors || jsonb_build_object(
         p_route, jsonb_build_object('cursor', v_state.cursor, 'had', v_state.had));
 
     FOR v_turn IN 2 .. p_limit LOOP
-        v_hungry := v_state.hungry;
-        v_state.hungry := '{}';
-        EXIT WHEN cardinality(v_hungry) = 0
-            OR (cardinality(v_hungry) > 1 AND v_turn > (p_limit + 9) / 10);
-        FOREACH v_tenant IN ARRAY v_hungry LOOP
+        v_has_more := v_state.has_more;
+        v_state.has_more := '{}';
+        EXIT WHEN cardinality(v_has_more) = 0
+            OR (cardinality(v_has_more) > 1 AND v_turn > (p_limit + 9) / 10);
+        FOREACH v_tenant IN ARRAY v_has_more LOOP
             v_room := p_limit - cardinality(v_state.picked);
             EXIT WHEN v_room = 0;
-            v_state := mailgres.pick_of(
+            v_state := mailgres.take_from_tenant(
                 v_state, p_route, v_tenant,
-                CASE WHEN cardinality(v_hungry) = 1 THEN v_room
-                     ELSE least(v_room, mailgres.share_of(v_tenant)) END,
+                CASE WHEN cardinality(v_has_more) = 1 THEN v_room
+                     ELSE least(v_room, mailgres.tenant_share(v_tenant)) END,
                 false, p_providers, p_plain);
         END LOOP;
     END LOOP;
@@ -2925,13 +2618,13 @@ $$;
 COMMENT ON FUNCTION mailgres.pick(text, int, text[], boolean, jsonb) IS
     'Picks and locks the emails of one claim, fairly between tenants.';
 
--- ---- sql/30_engine/65_set_aside.sql
+-- ---- sql/30_engine/20_claim/50_settle_unsendable.sql
 
 -- What was picked but cannot be sent now is settled or put off, so that it does
 -- not stand in the way of its tenant's next claim. The conditions name no status, so
 -- that no plan can go by the index on it: only by the ids.
 
-CREATE FUNCTION mailgres.set_aside(p_ids uuid[]) RETURNS void
+CREATE FUNCTION mailgres.settle_unsendable(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
@@ -2946,7 +2639,7 @@ BEGIN
         error_message = 'the address is suppressed',
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
     WHERE q.id = ANY (p_ids)
-      AND q.begun_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_bound(q)
+      AND q.attempt_started_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_in_uncertain_batch(q)
       AND EXISTS (
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
@@ -2975,17 +2668,17 @@ BEGIN
     SET ready = false,
         next_retry_at = least(mailgres.now() + interval '15 minutes', greatest(
             mailgres.now() + interval '1 minute',
-            (SELECT greatest(p.circuit_until, p.waits_until, p.paused_until)
+            (SELECT greatest(p.circuit_until, p.limited_until, p.paused_until)
              FROM mailgres.providers p WHERE p.name = q.provider)))
     WHERE q.id = ANY (p_ids) AND q.next_retry_at <= mailgres.now()
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.set_aside(uuid[]) IS
+COMMENT ON FUNCTION mailgres.settle_unsendable(uuid[]) IS
     'Settles emails that must not be sent now: expired, suppressed, or fixed to a provider that cannot repeat them.';
 
--- ---- sql/30_engine/70_claim.sql
+-- ---- sql/30_engine/20_claim/60_claim.sql
 
 -- The claim: leases emails to a worker, in one short transaction that is committed
 -- before the provider is called. Each row gets the fencing token without which
@@ -2995,8 +2688,8 @@ COMMENT ON FUNCTION mailgres.set_aside(uuid[]) IS
 -- processor that knows no token (process_pending_emails_for_retry). It sends by itself, so
 -- no provider is chosen for it.
 
-CREATE FUNCTION mailgres.may_repeat(
-    p_email public.email_queue, p_providers text[], p_route mailgres.open_route
+CREATE FUNCTION mailgres.may_retry_uncertain(
+    p_email public.email_queue, p_providers text[], p_route mailgres.usable_route
 ) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
@@ -3004,18 +2697,18 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM mailgres.providers p
         WHERE p.name = p_email.provider
-          AND (mailgres.is_open(p) OR p_route.probe AND p.name = p_route.providers[1])
+          AND (mailgres.is_usable(p) OR p_route.probe AND p.name = p_route.providers[1])
           AND (p_providers IS NULL OR p.name = ANY (p_providers))
           AND (NOT p.idempotent OR p_email.uncertain_since + p.key_window > mailgres.now()));
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.may_repeat(public.email_queue, text[], mailgres.open_route) IS
+COMMENT ON FUNCTION mailgres.may_retry_uncertain(public.email_queue, text[], mailgres.usable_route) IS
     'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
 
 -- What a claim means for limits and circuits: tokens are taken; who tries whether a
 -- provider is back says so.
-CREATE FUNCTION mailgres.count_leased(p_ids uuid[], p_token uuid, p_route mailgres.open_route)
+CREATE FUNCTION mailgres.charge_limits(p_ids uuid[], p_token uuid, p_route mailgres.usable_route)
     RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -3056,12 +2749,12 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.count_leased(uuid[], uuid, mailgres.open_route) IS
+COMMENT ON FUNCTION mailgres.charge_limits(uuid[], uuid, mailgres.usable_route) IS
     'Takes the tokens of what was leased, and marks the provider that it probes.';
 
 -- Of emails that a stand-in gets, because the first provider rejected them, no more than
 -- it takes now; the others wait for it.
-CREATE FUNCTION mailgres.fit_stand_ins(p_ids uuid[], p_open text[]) RETURNS uuid[]
+CREATE FUNCTION mailgres.fit_fallbacks(p_ids uuid[], p_usable text[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -3072,21 +2765,21 @@ BEGIN
     FOR v_other IN
         SELECT p, x.ids
         FROM (
-            SELECT mailgres.provider_for(q, p_open) AS name, array_agg(q.id ORDER BY q.id) AS ids
+            SELECT mailgres.provider_for(q, p_usable) AS name, array_agg(q.id ORDER BY q.id) AS ids
             FROM public.email_queue q
-            WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NULL AND mailgres.provider_for(q, p_open) <> p_open[1]
+            WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NULL AND mailgres.provider_for(q, p_usable) <> p_usable[1]
             GROUP BY 1
         ) x
         JOIN mailgres.providers p ON p.name = x.name
     LOOP
-        SELECT CASE WHEN NOT mailgres.is_open(v_other.p) THEN 0
+        SELECT CASE WHEN NOT mailgres.is_usable(v_other.p) THEN 0
                     WHEN (v_other.p).fixed_batches THEN least(r.p_emails, r.p_calls)
                     ELSE r.p_emails END
-        INTO v_room FROM mailgres.room_at((v_other.p).name, cardinality(v_other.ids)) r;
+        INTO v_room FROM mailgres.provider_room((v_other.p).name, cardinality(v_other.ids)) r;
         CONTINUE WHEN v_room >= cardinality(v_other.ids);
         v_other.ids := v_other.ids[greatest(v_room, 0) + 1 :];
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_other.ids));
-        v_free := greatest(mailgres.next_token_at((v_other.p).name), (v_other.p).waits_until,
+        v_free := greatest(mailgres.next_token_at((v_other.p).name), (v_other.p).limited_until,
                            mailgres.now() + interval '1 second');
         UPDATE public.email_queue q SET ready = false, next_retry_at = v_free
         WHERE q.id = ANY (v_other.ids);
@@ -3095,14 +2788,14 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.fit_stand_ins(uuid[], text[]) IS
+COMMENT ON FUNCTION mailgres.fit_fallbacks(uuid[], text[]) IS
     'Puts off emails that go to a stand-in which has no room for them now.';
 
 -- Leases those of the picked emails that may be sent, in at most p_calls calls.
 -- p_bound: some of them may belong to batches that may have arrived. p_counted: there are limits
 -- or circuits that have to know.
 CREATE FUNCTION mailgres.lease(
-    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.open_route,
+    p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.usable_route,
     p_calls int, p_tokenless boolean, p_bound boolean, p_counted boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
@@ -3123,13 +2816,13 @@ BEGIN
     v_plan.ids := ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (v_ids)
-          AND (q.uncertain_since IS NULL OR mailgres.may_repeat(q, p_providers, p_route))
-          AND (mailgres.is_bound(q)
+          AND (q.uncertain_since IS NULL OR mailgres.may_retry_uncertain(q, p_providers, p_route))
+          AND (mailgres.is_in_uncertain_batch(q)
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
                    WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
     IF cardinality(p_route.providers) > 1 THEN
-        v_plan.ids := mailgres.fit_stand_ins(v_plan.ids, p_route.providers);
+        v_plan.ids := mailgres.fit_fallbacks(v_plan.ids, p_route.providers);
     END IF;
     IF v_batch IS NOT NULL THEN
         v_plan := mailgres.plan_calls(v_plan.ids, v_batch, p_calls, p_route.providers);
@@ -3151,7 +2844,7 @@ BEGIN
         batch_id = CASE WHEN q.uncertain_since IS NULL THEN c.batch_id ELSE q.batch_id END,
         batch_size = CASE WHEN q.uncertain_since IS NULL THEN c.size ELSE q.batch_size END,
         -- With a key the claim suffices: the call may be repeated whatever became of it.
-        begun_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
+        attempt_started_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
             THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
             SELECT t.active_version FROM public.email_templates t
@@ -3160,18 +2853,18 @@ BEGIN
     WHERE q.id = c.id
     RETURNING q.*;
     IF p_counted THEN
-        PERFORM mailgres.count_leased(v_plan.ids, v_token, p_route);
+        PERFORM mailgres.charge_limits(v_plan.ids, v_token, p_route);
     END IF;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.open_route, int, boolean, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.usable_route, int, boolean, boolean, boolean) IS
     'Gives picked emails to a worker under a new fencing token.';
 
 -- How much this claim may take along a route: one email to probe a provider, if nobody
 -- else does so at this moment; else what limits and quotas leave.
-CREATE FUNCTION mailgres.room_for(
-    p_route mailgres.open_route, p_limit int, OUT p_emails int, OUT p_calls int
+CREATE FUNCTION mailgres.route_room(
+    p_route mailgres.usable_route, p_limit int, OUT p_emails int, OUT p_calls int
 )
     LANGUAGE plpgsql
 AS $$
@@ -3181,23 +2874,23 @@ BEGIN
         p_calls := p_limit;
     ELSIF p_route.probe THEN
         PERFORM FROM mailgres.providers p
-        WHERE p.name = p_route.providers[1] AND mailgres.wants_probe(p) FOR UPDATE SKIP LOCKED;
+        WHERE p.name = p_route.providers[1] AND mailgres.is_probe_due(p) FOR UPDATE SKIP LOCKED;
         p_emails := FOUND::int;
         p_calls := 1;
     ELSE
         SELECT x.p_emails, x.p_calls INTO p_emails, p_calls
-        FROM mailgres.room_at(p_route.providers[1], p_limit) x;
+        FROM mailgres.provider_room(p_route.providers[1], p_limit) x;
     END IF;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.room_for(mailgres.open_route, int) IS
+COMMENT ON FUNCTION mailgres.route_room(mailgres.usable_route, int) IS
     'How many emails, in how many calls, a claim may take along a route now.';
 
 -- What a claim does before it looks for room: it locks the buckets of all providers that
 -- it may use, in one order, so that two claims never wait for each other; and of
 -- providers with a quota, the right to count what is left.
-CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.open_route[]) RETURNS void
+CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.usable_route[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -3215,7 +2908,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.lock_limits(mailgres.open_route[]) IS
+COMMENT ON FUNCTION mailgres.lock_limits(mailgres.usable_route[]) IS
     'Locks the limits of the providers that a claim may use, in one order.';
 
 CREATE FUNCTION mailgres.claim(
@@ -3233,8 +2926,8 @@ DECLARE
     v_ready   boolean;
     v_slot    mailgres.claim_slots;
     v_before  mailgres.claim_slots;
-    v_routes  mailgres.open_route[];
-    v_route   mailgres.open_route;
+    v_routes  mailgres.usable_route[];
+    v_route   mailgres.usable_route;
     v_limited boolean;
     v_room    int;
     v_calls   int;
@@ -3267,11 +2960,11 @@ BEGIN
         RETURN;
     END IF;
 
-    v_routes := mailgres.open_routes(p_providers, p_tokenless);
+    v_routes := mailgres.usable_routes(p_providers, p_tokenless);
     -- None to be had may be the work of a clock that went back; a queue that only a cron job
     -- works has no janitor to see it.
     IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
-        v_routes := mailgres.open_routes(p_providers, p_tokenless);
+        v_routes := mailgres.usable_routes(p_providers, p_tokenless);
     END IF;
     SELECT * INTO v_slot FROM mailgres.claim_slots s ORDER BY s.slot LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN  -- more claims at once than slots: wait for one
@@ -3287,9 +2980,9 @@ BEGIN
     -- route is tried again; the bound is there so that a claim always ends.
     FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
-        v_route := v_routes[1 + mod(v_slot.turn, cardinality(v_routes))];
+        v_route := v_routes[1 + mod(v_slot.next_route, cardinality(v_routes))];
         IF v_limited OR v_route.probe THEN
-            SELECT * INTO v_room, v_calls FROM mailgres.room_for(v_route, p_limit);
+            SELECT * INTO v_room, v_calls FROM mailgres.route_room(v_route, p_limit);
         ELSE
             v_room := p_limit;
             v_calls := p_limit;
@@ -3301,13 +2994,13 @@ BEGIN
 
         IF v_room < 1 OR cardinality(v_ids) = 0 THEN
             v_empty := v_empty + 1;
-            v_slot.turn := v_slot.turn + 1;
+            v_slot.next_route := v_slot.next_route + 1;
             CONTINUE;
         END IF;
         -- An email that a worker held when it died is claimed alone, or with its batch alone: if
         -- it is what kills workers, it takes no other email with it.
         PERFORM FROM public.email_queue q
-        WHERE q.id = ANY (v_ids) AND (q.lease_losses > 0 OR mailgres.is_bound(q)) LIMIT 1;
+        WHERE q.id = ANY (v_ids) AND (q.lease_losses > 0 OR mailgres.is_in_uncertain_batch(q)) LIMIT 1;
         v_special := FOUND;
         IF v_special THEN
             v_ids := coalesce((
@@ -3319,18 +3012,18 @@ BEGIN
             v_limited OR v_route.probe);
         GET DIAGNOSTICS v_leased = ROW_COUNT;
         IF v_leased < cardinality(v_ids) THEN
-            PERFORM mailgres.set_aside(v_ids);
+            PERFORM mailgres.settle_unsendable(v_ids);
         END IF;
         IF v_leased > 0 THEN
-            v_slot.turn := v_slot.turn + 1;
-            PERFORM nextval('mailgres.rounds'), mailgres.commit_durably();
+            v_slot.next_route := v_slot.next_route + 1;
+            PERFORM nextval('mailgres.claim_numbers'), mailgres.commit_durably();
             EXIT;
         END IF;
     END LOOP;
 
-    v_slot.turn := mod(v_slot.turn, greatest(cardinality(v_routes), 1));
+    v_slot.next_route := mod(v_slot.next_route, greatest(cardinality(v_routes), 1));
     IF v_slot <> v_before THEN
-        UPDATE mailgres.claim_slots s SET turn = v_slot.turn, cursors = v_slot.cursors
+        UPDATE mailgres.claim_slots s SET next_route = v_slot.next_route, cursors = v_slot.cursors
         WHERE s.slot = v_slot.slot;
     END IF;
 END
@@ -3339,7 +3032,7 @@ $$;
 COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[], boolean) IS
     'Leases up to p_limit emails to a worker, fairly between tenants, and returns them.';
 
--- ---- sql/30_engine/75_start_attempts.sql
+-- ---- sql/30_engine/20_claim/70_start_attempts.sql
 
 -- Says "the call to the provider starts now", for a provider without idempotency
 -- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
@@ -3361,12 +3054,12 @@ CREATE FUNCTION mailgres.start_attempts(
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_begun uuid[];
+    v_started uuid[];
     v_rest  uuid[];
 BEGIN
-    WITH begun AS (
+    WITH started AS (
         UPDATE public.email_queue q
-        SET begun_at = mailgres.now(),
+        SET attempt_started_at = mailgres.now(),
             lease_until = mailgres.now()
                 + coalesce(p_lease, least(q.lease_until - q.leased_at, interval '1 hour'))
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
@@ -3380,33 +3073,33 @@ BEGIN
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
           AND NOT EXISTS (
               SELECT FROM mailgres.providers p
-              WHERE p.name = q.provider AND NOT mailgres.is_open(p)
+              WHERE p.name = q.provider AND NOT mailgres.is_usable(p)
                 AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked))
         RETURNING q.id
     )
-    SELECT coalesce(array_agg(b.id), '{}') INTO v_begun FROM begun b;
+    SELECT coalesce(array_agg(b.id), '{}') INTO v_started FROM started b;
     PERFORM mailgres.commit_durably();
 
     v_rest := ARRAY(
         SELECT q.id FROM public.email_queue q
-        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_begun) AND q.lease_token = p_token
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_started) AND q.lease_token = p_token
         FOR UPDATE);
     IF cardinality(v_rest) > 0 AND NOT p_checked
        AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
     THEN
         RETURN QUERY SELECT unnest(v_rest), true;
     ELSIF cardinality(v_rest) > 0 THEN
-        PERFORM mailgres.set_aside(v_rest);
+        PERFORM mailgres.settle_unsendable(v_rest);
         PERFORM mailgres.give_back(p_token, v_rest);
     END IF;
-    RETURN QUERY SELECT unnest(v_begun), false;
+    RETURN QUERY SELECT unnest(v_started), false;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
     'Marks the calls for these emails as begun and returns those that may be made.';
 
--- ---- sql/30_engine/76_give_back.sql
+-- ---- sql/30_engine/20_claim/75_give_back.sql
 
 -- A worker returns emails it has not sent: it stops, or start_attempts() refused them. It
 -- knows that its own call was not made; an earlier try stays as uncertain as it was.
@@ -3420,7 +3113,7 @@ BEGIN
     UPDATE public.email_queue q
     SET status = 'pending', ready = true,
         batch_id = CASE WHEN q.uncertain_since IS NOT NULL THEN q.batch_id END,
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
     WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
     RETURNING q.id;
 END
@@ -3429,7 +3122,7 @@ $$;
 COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
     'Returns claimed emails that were not sent; they are ready again and no retry is spent.';
 
--- ---- sql/30_engine/77_extend.sql
+-- ---- sql/30_engine/20_claim/80_extend.sql
 
 -- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
 -- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
@@ -3454,7 +3147,230 @@ $$;
 COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
     'Lengthens the lease of emails that take longer; returns those that are still held.';
 
--- ---- sql/30_engine/78_heed.sql
+-- ---- sql/30_engine/20_claim/90_mark_asleep.sql
+
+-- A worker that finds nothing to do says so, and until when it wants to be woken.
+-- It keeps its row while it is idle and removes it when it is busy: then nobody pays
+-- for notifications. Null: it does not listen, and only asks when something is due.
+
+CREATE FUNCTION mailgres.mark_asleep(p_worker text, p_for interval) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Who looks up every second is still registered: nothing is written for that.
+    IF p_for IS NOT NULL AND NOT EXISTS (
+        SELECT FROM mailgres.sleepers s
+        WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
+    THEN
+        INSERT INTO mailgres.sleepers AS s (worker, sleeps_until)
+        VALUES (p_worker, clock_timestamp() + p_for)
+        ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
+    END IF;
+
+    -- The next email that becomes due by itself. Expired ones in the same index are
+    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
+    RETURN least(
+        (SELECT q.due_at FROM public.email_queue q
+         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
+         ORDER BY q.due_at LIMIT 1),
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(x.at) FROM mailgres.providers p
+            CROSS JOIN LATERAL (VALUES (p.paused_until), (p.limited_until), (mailgres.next_token_at(p.name)),
+                (CASE p.circuit WHEN 'open' THEN p.circuit_until WHEN 'half_open' THEN p.probe_until END)
+            ) AS x(at)
+            WHERE p.enabled AND x.at > mailgres.now() AND isfinite(x.at)) END,
+        CASE WHEN EXISTS (SELECT FROM public.email_queue q WHERE q.ready) THEN (
+            SELECT min(mailgres.now() + (1 - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+            FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%' AND mailgres.tokens_of(b) < 1) END);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.mark_asleep(text, interval) IS
+    'Registers a worker as sleeping; returns when the next waiting email is due, or a provider can be used again.';
+
+CREATE FUNCTION mailgres.mark_awake(p_worker text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM mailgres.sleepers s WHERE s.worker = p_worker;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.mark_awake(text) IS 'The worker is awake: nobody needs to notify it.';
+
+-- ---- sql/30_engine/30_outcome/10_retry_delay.sql
+
+-- The one place that knows how long to wait. p_retry is the number of the retry
+-- that follows, the first being 1. An email's own first wait replaces the
+-- policy's steps and grows by its factor; its own cap replaces the policy's.
+
+CREATE FUNCTION mailgres.retry_delay(
+    p_policy mailgres.retry_policies,
+    p_retry int,
+    p_first interval DEFAULT NULL,
+    p_cap interval DEFAULT NULL
+) RETURNS interval
+    LANGUAGE sql VOLATILE
+RETURN least(
+        CASE
+            WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
+                THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
+            -- In seconds up to the cap: no interval is as long as a large factor makes it.
+            ELSE make_interval(secs => least(
+                date_part('epoch', coalesce(p_first, p_policy.base))
+                    * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),
+                date_part('epoch', coalesce(p_cap, p_policy.cap))))
+        END,
+        coalesce(p_cap, p_policy.cap))
+    * (1 - p_policy.jitter_down + random() * (p_policy.jitter_down + p_policy.jitter_up));
+
+COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval, interval) IS
+    'How long to wait before the given retry, jitter included.';
+
+-- ---- sql/30_engine/30_outcome/20_redact_addresses.sql
+
+-- Providers quote addresses in their texts. What analysts may read has a
+-- placeholder instead; the text as it came is in error_detail, for operators.
+-- The @ may be written as in a URL (%40, %2540), in HTML (&#64;), in JSON (\u0040), or
+-- with a compatibility character. src/mailgres/safe_errors.py has the same pattern.
+
+CREATE FUNCTION mailgres.redact_addresses(p_text text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN regexp_replace(left(p_text, 2000),
+    '("[^"]*"|[^\s<>"''(),;:][^\s<>"(),;:]*)'
+    || '(@|\uff20|\ufe6b|%(25)?40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040)[^\s<>"''(),;:]+', '<address>', 'gi');
+
+COMMENT ON FUNCTION mailgres.redact_addresses(text) IS
+    'The text with email addresses replaced by a placeholder.';
+
+-- ---- sql/30_engine/30_outcome/25_redact_recipients.sql
+
+-- Where the email is known, its own recipients are masked in every spelling that is in use:
+-- ana+40example.com (SMTP's xtext), ana=example.com (VERP), ana (at) example.com, o%27brien,
+-- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and
+-- something that stands for @, any domain is masked, so A-labels and U-labels are alike.
+-- src/mailgres/sender/spellings.py does the same before a text leaves the worker.
+
+-- A mailbox by such a name says nothing of anybody, and to mask the word would ruin texts.
+CREATE FUNCTION mailgres.ordinary_words() RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,before,but,call,can,cancelled,code,
+    connection,contact,content,copy,daily,domain,earlier,email,error,exceeded,expired,failed,false,fault,for,from,
+    hand,has,hello,help,host,info,invalid,key,last,late,limit,longer,mail,mailbox,marked,message,missing,monthly,
+    name,none,noreply,not,"null",office,policy,postmaster,provider,quota,rate,reason,recipient,refused,rejected,
+    repeat,reported,request,safely,sales,send,sender,sent,server,service,subject,support,suppressed,team,template,
+    test,text,the,this,time,too,true,try,unavailable,unknown,user,variable,verified,was,webmaster,whole,with,
+    without,worker,you,your}'::text[];
+
+COMMENT ON FUNCTION mailgres.ordinary_words() IS
+    'Words that errors are made of: they are not masked, though a mailbox has that name.';
+
+-- Whether the local part alone tells who it is: three characters with a letter, or six digits.
+CREATE FUNCTION mailgres.names_somebody(p_local text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_local ~ '^[\x01-\x40\x5b-\x60\x7b-\x7f]*$'
+                THEN length(regexp_replace(p_local, '[^0-9]', '', 'g')) >= 6
+            ELSE length(p_local) >= 3 AND lower(p_local COLLATE "C") <> ALL (mailgres.ordinary_words()) END;
+
+COMMENT ON FUNCTION mailgres.names_somebody(text) IS
+    'Whether the local part of an address is masked where it stands alone.';
+
+-- Letters and digits of ASCII are always written as they are.
+CREATE FUNCTION mailgres.spellings_of(p_local text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT string_agg(CASE
+        WHEN ascii(c.one) BETWEEN 48 AND 57 OR ascii(c.one) BETWEEN 65 AND 90 OR ascii(c.one) BETWEEN 97 AND 122 THEN c.one
+        ELSE concat('(?:\\?', CASE WHEN ascii(c.one) < 128 THEN '\' END, c.one,
+            CASE WHEN ascii(c.one) > 127 THEN '|' || mailgres.lower_unicode(c.one) END,
+            '|', regexp_replace(encode(convert_to(c.one, 'UTF8'), 'hex'), '(..)', '(?:%(?:25)?|[+=])\1', 'g'),
+            '|&#0{0,4}', ascii(c.one), ';|&#x0{0,4}', to_hex(ascii(c.one)), ';',
+            CASE c.one WHEN '&' THEN '|&amp;' WHEN '''' THEN '|&apos;' WHEN '+' THEN '|&plus;|%20' END, ')')
+        END, '' ORDER BY c.place)
+    FROM string_to_table(p_local, NULL) WITH ORDINALITY c(one, place));
+
+COMMENT ON FUNCTION mailgres.spellings_of(text) IS
+    'A pattern of the ways in which URLs, HTML and SMTP write the local part of an address.';
+
+CREATE FUNCTION mailgres.recipient_pattern(p_local text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+RETURN '(?:(?<![[:alnum:]])|(?<=%[0-9a-f][0-9a-f]))' || mailgres.spellings_of(p_local) || '(?:(?:"|&quot;)?\s{0,3}'
+    || '(?:@|\uff20|\ufe6b|%(?:25)?40|[+=]40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040|[(\[{]\s{0,3}at\s{0,3}[)\]}]'
+    || '|(?:=|\sat\s)(?=\s{0,3}[^\s.]+\.[^\s]))\s{0,3}[^\s<>"''(),;:]+'
+    || CASE WHEN mailgres.names_somebody(p_local) THEN '|(?![[:alnum:]])' ELSE '' END || ')';
+
+COMMENT ON FUNCTION mailgres.recipient_pattern(text) IS
+    'A pattern of an address by its local part, in the spellings that texts have it in.';
+
+CREATE FUNCTION mailgres.redact_recipient(p_text text, p_local text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    RETURN regexp_replace(p_text, mailgres.recipient_pattern(p_local), '<address>', 'gi');
+EXCEPTION
+    -- Outcomes of other emails are written by the same statement.
+    WHEN data_exception OR program_limit_exceeded THEN
+        RETURN 'the text cannot be told apart from the address: see error_detail';
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.redact_recipient(text, text) IS
+    'The text with the address of this local part replaced by a placeholder, however it is spelled.';
+
+CREATE FUNCTION mailgres.redact_recipients(
+    p_text text, p_recipient text, p_also_to text[], p_cc text[], p_bcc text[]
+) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    c_longest  constant int := 64;  -- no local part is longer, and a pattern has a limit
+    v_text     text := mailgres.redact_addresses(p_text);
+    v_lower    constant text := lower(v_text COLLATE "C");
+    v_local    text;
+BEGIN
+    -- Most texts quote nobody, which is known without a pattern: the first letters are not there.
+    FOR v_local IN
+        SELECT DISTINCT l.local
+        FROM (SELECT p_recipient UNION ALL SELECT unnest(p_also_to)
+              UNION ALL SELECT unnest(p_cc) UNION ALL SELECT unnest(p_bcc)) a(address),
+             LATERAL (SELECT left(split_part(a.address, '@', 1), c_longest)) l(local)
+        WHERE l.local <> '' AND strpos(v_lower, coalesce(substring(lower(l.local COLLATE "C") FROM '[a-z0-9]+'), '')) > 0
+        ORDER BY l.local DESC
+    LOOP
+        v_text := mailgres.redact_recipient(v_text, v_local);
+    END LOOP;
+    RETURN left(v_text, 2000);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.redact_recipients(text, text, text[], text[], text[]) IS
+    'The text without addresses, those of an email''s own recipients in any spelling.';
+
+-- Whoever writes error_message: a worker's outcome, an old processor, a person by hand.
+CREATE FUNCTION mailgres.mask_error() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    NEW.error_message := mailgres.redact_recipients(
+        NEW.error_message, NEW.recipient_email, NEW.also_to, NEW.cc, NEW.bcc);
+    RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.mask_error() IS 'Masks the addresses in error_message, which analysts may read.';
+
+CREATE TRIGGER mask_error
+    BEFORE UPDATE OF error_message ON public.email_queue
+    FOR EACH ROW
+    WHEN (NEW.error_message IS NOT NULL AND NEW.error_message IS DISTINCT FROM OLD.error_message)
+    EXECUTE FUNCTION mailgres.mask_error();
+
+CREATE TRIGGER mask_imported_error
+    BEFORE INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.error_message IS NOT NULL)
+    EXECUTE FUNCTION mailgres.mask_error();
+
+-- ---- sql/30_engine/30_outcome/30_provider_state.sql
 
 -- What outcomes say about a provider, beyond the emails they belong to: it fails and is
 -- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
@@ -3469,12 +3385,12 @@ RETURN CASE WHEN p_seconds IS NOT NULL
 COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time so many seconds from now; null for null.';
 
 -- Not before a second has passed.
-CREATE FUNCTION mailgres.asked_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
+CREATE FUNCTION mailgres.requested_wait_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
     + CASE p_outcome WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END));
 
-COMMENT ON FUNCTION mailgres.asked_until(text, timestamptz) IS
+COMMENT ON FUNCTION mailgres.requested_wait_until(text, timestamptz) IS
     'Until when a provider that told of its rate limit or a quota is left alone.';
 
 -- One outcome, as finish tells it. `call` is the same for all emails of one call.
@@ -3490,11 +3406,11 @@ CREATE TYPE mailgres.report AS (
     retry_at  timestamptz
 );
 
-CREATE FUNCTION mailgres.next_pause(p mailgres.providers) RETURNS interval
+CREATE FUNCTION mailgres.next_open_duration(p mailgres.providers) RETURNS interval
     LANGUAGE sql IMMUTABLE
 RETURN least(p.open_for * power(2, least(p.reopened, 20)), p.open_for_at_most);
 
-COMMENT ON FUNCTION mailgres.next_pause(mailgres.providers) IS
+COMMENT ON FUNCTION mailgres.next_open_duration(mailgres.providers) IS
     'How long the circuit of a provider stays open when it opens now.';
 
 CREATE FUNCTION mailgres.set_circuit(p_provider text, p_state text, p_reason text, p_worker text)
@@ -3510,7 +3426,7 @@ BEGIN
         circuit_since = mailgres.now(),
         circuit_reason = CASE p_state WHEN 'open' THEN p_reason WHEN 'half_open' THEN p.circuit_reason END,
         circuit_until = CASE p_state
-            WHEN 'open' THEN mailgres.now() + mailgres.next_pause(p)
+            WHEN 'open' THEN mailgres.now() + mailgres.next_open_duration(p)
             ELSE p.circuit_until END,
         reopened = CASE p_state WHEN 'open' THEN p.reopened + 1 WHEN 'closed' THEN 0 ELSE p.reopened END,
         failures = CASE p_state WHEN 'closed' THEN 0 ELSE p.failures END,
@@ -3532,16 +3448,16 @@ $$;
 COMMENT ON FUNCTION mailgres.set_circuit(text, text, text, text) IS
     'Opens, half opens or closes the circuit of a provider, and notes it.';
 
-CREATE FUNCTION mailgres.wait_for(
+CREATE FUNCTION mailgres.mark_limited(
     p_provider mailgres.providers, p_what text, p_until timestamptz, p_reason text, p_worker text
 ) RETURNS void
     LANGUAGE plpgsql
 AS $$
 BEGIN
     UPDATE mailgres.providers p
-    SET waits_until = p_until, waits_since = mailgres.now(), waits_for = p_what
-    WHERE p.name = p_provider.name AND (p.waits_until IS NULL OR p.waits_until < p_until);
-    IF FOUND AND (p_provider.waits_until IS NULL OR p_provider.waits_until <= mailgres.now()) THEN
+    SET limited_until = p_until, limited_since = mailgres.now(), limited_by = p_what
+    WHERE p.name = p_provider.name AND (p.limited_until IS NULL OR p.limited_until < p_until);
+    IF FOUND AND (p_provider.limited_until IS NULL OR p_provider.limited_until <= mailgres.now()) THEN
         INSERT INTO mailgres.provider_events (provider, event, reason, worker)
         VALUES (p_provider.name, CASE p_what WHEN 'rate' THEN 'RateLimited' ELSE 'QuotaReached' END,
                 p_reason, p_worker);
@@ -3549,13 +3465,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.wait_for(mailgres.providers, text, timestamptz, text, text) IS
+COMMENT ON FUNCTION mailgres.mark_limited(mailgres.providers, text, timestamptz, text, text) IS
     'Leaves a provider alone until the time it asked for.';
 
 -- A quota that is used up: the provider waits for the next day or month. Their ends in
 -- UTC, whatever the time zone of the session. If only the provider's own count says so, it
 -- waits no longer than that count is believed: its day may be another.
-CREATE FUNCTION mailgres.heed_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
+CREATE FUNCTION mailgres.apply_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -3564,23 +3480,23 @@ BEGIN
     FOR v_full IN
         SELECT u.period,
                least((u.starts AT TIME ZONE 'UTC' + ('1 ' || u.period)::interval) AT TIME ZONE 'UTC',
-                     CASE WHEN u.emails < x.quota THEN u.told_until END) AS ends
+                     CASE WHEN u.emails < x.quota THEN u.reported_until END) AS ends
         FROM (VALUES ('day', p_provider.daily_quota), ('month', p_provider.monthly_quota)) AS x(period, quota)
         JOIN mailgres.quota_usage u
             ON u.provider = p_provider.name AND u.period = x.period
             AND u.starts = date_trunc(x.period, mailgres.now(), 'UTC')
-        WHERE mailgres.used(u, mailgres.now()) >= x.quota
+        WHERE mailgres.used_of_quota(u, mailgres.now()) >= x.quota
     LOOP
-        PERFORM mailgres.wait_for(p_provider, 'quota', v_full.ends,
+        PERFORM mailgres.mark_limited(p_provider, 'quota', v_full.ends,
             format('the quota of this %s is used up', v_full.period), p_worker);
     END LOOP;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heed_quotas(mailgres.providers, text) IS
+COMMENT ON FUNCTION mailgres.apply_quotas(mailgres.providers, text) IS
     'Leaves a provider alone whose quota is used up.';
 
-CREATE FUNCTION mailgres.count_sent(p_provider mailgres.providers, p_emails int, p_worker text)
+CREATE FUNCTION mailgres.count_against_quota(p_provider mailgres.providers, p_emails int, p_worker text)
     RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -3592,12 +3508,12 @@ BEGIN
     SELECT p_provider.name, x.period, date_trunc(x.period, mailgres.now(), 'UTC'), p_emails
     FROM (VALUES ('day'), ('month')) AS x(period)
     ON CONFLICT (provider, period, starts) DO UPDATE
-        SET emails = u.emails + excluded.emails, told = u.told + excluded.emails;
-    PERFORM mailgres.heed_quotas(p_provider, p_worker);
+        SET emails = u.emails + excluded.emails, reported = u.reported + excluded.emails;
+    PERFORM mailgres.apply_quotas(p_provider, p_worker);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.count_sent(mailgres.providers, int, text) IS
+COMMENT ON FUNCTION mailgres.count_against_quota(mailgres.providers, int, text) IS
     'Counts sent emails against the quotas of a provider.';
 
 -- Whether a report is of a call that failed because of the provider.
@@ -3634,7 +3550,7 @@ COMMENT ON FUNCTION mailgres.reaches_share(mailgres.providers) IS
 -- Whether the circuit has to change. A call that failed because of the provider counts. An
 -- answered call ends a row of failures; so does one of the same report, as nobody knows which
 -- came first.
-CREATE FUNCTION mailgres.heed_failures(p_provider mailgres.providers, p_reports mailgres.report[])
+CREATE FUNCTION mailgres.update_circuit(p_provider mailgres.providers, p_reports mailgres.report[])
     RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -3656,7 +3572,7 @@ BEGIN
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
     WHERE mailgres.is_failure(r)
     ORDER BY r.token = p.probe_token DESC NULLS LAST, r.outcome = 'config' DESC LIMIT 1;
-    v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.without_addresses(v_worst.message));
+    v_reason := concat_ws(': ', nullif(v_worst.code, ''), mailgres.redact_addresses(v_worst.message));
 
     IF v_probed AND p.circuit = 'half_open' THEN
         PERFORM FROM unnest(p_reports) r WHERE r.token = p.probe_token AND mailgres.is_failure(r);
@@ -3675,7 +3591,7 @@ BEGIN
         p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
         UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
         IF v_bad > 0 THEN
-            INSERT INTO mailgres.try_deltas
+            INSERT INTO mailgres.attempt_deltas
                 (at, event, attempt, tenant_id, provider, error_class, error_code, emails)
             VALUES (mailgres.now(), 'provider_failed', 0, '', p.name, '', '', v_emails);
         END IF;
@@ -3691,12 +3607,12 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heed_failures(mailgres.providers, mailgres.report[]) IS
+COMMENT ON FUNCTION mailgres.update_circuit(mailgres.providers, mailgres.report[]) IS
     'Opens or closes the circuit of a provider by the outcomes of its calls.';
 
 -- p_uncalled: tokens under which no call was made. They say nothing about the provider; who
 -- was to try whether it is back makes room for another.
-CREATE FUNCTION mailgres.heed(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
+CREATE FUNCTION mailgres.update_provider_state(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -3711,32 +3627,32 @@ BEGIN
         ORDER BY p.name FOR UPDATE
     LOOP
         v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
-        PERFORM mailgres.heed_failures(v_provider, v_mine);
+        PERFORM mailgres.update_circuit(v_provider, v_mine);
         UPDATE mailgres.providers p SET probe_until = mailgres.now()
         WHERE p.name = v_provider.name AND p.probe_token = ANY (p_uncalled);
-        PERFORM mailgres.count_sent(
+        PERFORM mailgres.count_against_quota(
             v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
         FOR v_report IN
             SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_mine) r
             WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
         LOOP
-            PERFORM mailgres.wait_for(v_provider, v_report.outcome,
-                mailgres.asked_until(v_report.outcome, v_report.retry_at),
+            PERFORM mailgres.mark_limited(v_provider, v_report.outcome,
+                mailgres.requested_wait_until(v_report.outcome, v_report.retry_at),
                 coalesce(v_report.code, v_report.outcome), v_report.worker);
         END LOOP;
     END LOOP;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.heed(mailgres.report[], uuid[]) IS
+COMMENT ON FUNCTION mailgres.update_provider_state(mailgres.report[], uuid[]) IS
     'Draws the conclusions about providers from the outcomes of their calls.';
 
--- ---- sql/30_engine/79_judge.sql
+-- ---- sql/30_engine/30_outcome/40_decide_retry.sql
 
 -- The rules for a try that failed: try again, and when; or give up, and why. The
 -- classes of faults and what each means are in docs/lifecycle.md.
 
-CREATE TYPE mailgres.verdict AS (
+CREATE TYPE mailgres.retry_decision AS (
     spent            int,          -- retries spent: 0 or 1
     next_retry_at    timestamptz,  -- when to try again
     dead_reason      text,         -- or why not
@@ -3744,7 +3660,7 @@ CREATE TYPE mailgres.verdict AS (
     parked_since     timestamptz
 );
 
-CREATE FUNCTION mailgres.has_stand_in(p_email public.email_queue) RETURNS boolean
+CREATE FUNCTION mailgres.has_fallback(p_email public.email_queue) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
@@ -3752,21 +3668,21 @@ BEGIN
         SELECT FROM mailgres.route_providers mine
         JOIN mailgres.route_providers later ON later.route = mine.route AND later.position > mine.position
         JOIN mailgres.providers p ON p.name = later.provider
-        WHERE mine.route = p_email.route AND mine.provider = p_email.provider AND mailgres.is_open(p));
+        WHERE mine.route = p_email.route AND mine.provider = p_email.provider AND mailgres.is_usable(p));
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.has_stand_in(public.email_queue) IS
+COMMENT ON FUNCTION mailgres.has_fallback(public.email_queue) IS
     'Whether the route of an email has an open provider after the one that tried it last.';
 
 -- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
 -- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
 -- of its emails; nobody knows which, so each goes again at once, alone. p_called: a call
 -- was made; without one the fault is ours, and says nothing about an earlier call.
-CREATE FUNCTION mailgres.judge(
+CREATE FUNCTION mailgres.decide_retry(
     p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
     p_apart boolean DEFAULT false, p_called boolean DEFAULT true
-) RETURNS mailgres.verdict
+) RETURNS mailgres.retry_decision
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -3775,10 +3691,10 @@ DECLARE
     v_policy    mailgres.retry_policies;
     v_provider  mailgres.providers;
     v_hold      boolean;
-    v_bound     boolean := mailgres.is_bound(p_email);
+    v_bound     boolean := mailgres.is_in_uncertain_batch(p_email);
     v_probe     boolean;
     v_free      boolean;
-    v           mailgres.verdict;
+    v           mailgres.retry_decision;
 BEGIN
     SELECT * INTO v_settings FROM mailgres.settings;
     SELECT * INTO v_policy FROM mailgres.retry_policies r
@@ -3796,7 +3712,7 @@ BEGIN
             v.uncertain_since := NULL;  -- the same call again, and the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
-        v.next_retry_at := mailgres.asked_until(p_outcome, p_retry_at);
+        v.next_retry_at := mailgres.requested_wait_until(p_outcome, p_retry_at);
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' AND p_account THEN
         v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
@@ -3813,7 +3729,7 @@ BEGIN
             v.uncertain_since := NULL;
         END IF;
         IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
-            v.uncertain_since := coalesce(p_email.uncertain_since, p_email.begun_at, v_now);
+            v.uncertain_since := coalesce(p_email.uncertain_since, p_email.attempt_started_at, v_now);
             v_hold := p_outcome = 'uncertain' OR NOT coalesce(v_provider.idempotent, false)
                 AND NOT EXISTS (
                     SELECT FROM public.email_templates t
@@ -3841,12 +3757,12 @@ BEGIN
     -- fault may be this email's after all.
     IF v_probe THEN
         v.next_retry_at := greatest(
-            v.next_retry_at, v_now + mailgres.next_pause(v_provider) + interval '1 second');
+            v.next_retry_at, v_now + mailgres.next_open_duration(v_provider) + interval '1 second');
     END IF;
     -- A definite rejection, and the route has another provider that is open.
     IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND (p_outcome IN ('transient', 'quota', 'config')
-            OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see is_shut
-       AND mailgres.has_stand_in(p_email) THEN
+            OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see needs_fallback
+       AND mailgres.has_fallback(p_email) THEN
         v.next_retry_at := v_now;
     END IF;
     IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_bound THEN
@@ -3868,10 +3784,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
+COMMENT ON FUNCTION mailgres.decide_retry(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
     'What follows from a failed try: when to try again, or why not.';
 
--- ---- sql/30_engine/80_finish.sql
+-- ---- sql/30_engine/30_outcome/50_finish.sql
 
 -- The outcome of tries, many at once, each guarded by its fencing token. p_outcomes
 -- is an array of objects:
@@ -3900,14 +3816,14 @@ COMMENT ON FUNCTION mailgres.judge(public.email_queue, text, timestamptz, boolea
 
 -- What the outcomes say about providers; read before they are written, as the lease
 -- tells who made the call.
-CREATE FUNCTION mailgres.reports_of(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
+CREATE FUNCTION mailgres.provider_reports(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ROW(q.provider, coalesce(q.batch_id, q.id), q.lease_token, q.lease_worker, o.outcome,
                    coalesce(o.account, false), o.code,
-                   mailgres.without_recipients(o.message, q.recipient_email, q.also_to, q.cc, q.bcc),
+                   mailgres.redact_recipients(o.message, q.recipient_email, q.also_to, q.cc, q.bcc),
                    mailgres.time_after(o.retry_after))::mailgres.report
         FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, code text, message text, retry_after double precision, account boolean,
@@ -3917,7 +3833,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.reports_of(jsonb, uuid[]) IS
+COMMENT ON FUNCTION mailgres.provider_reports(jsonb, uuid[]) IS
     'The outcomes of calls, as far as they concern providers.';
 
 -- Addresses that a provider says do not exist.
@@ -3954,7 +3870,7 @@ BEGIN
          provider_message_id, error_code, error_message, error_detail)
     SELECT q.id, 'copy_refused', q.status, q.status, q.retries + 1, q.tenant_id, q.template_type, q.provider,
            q.provider_message_id, left(c.code, 100),
-           coalesce(nullif(mailgres.without_recipients(c.message, q.recipient_email, q.also_to, q.cc, q.bcc), ''),
+           coalesce(nullif(mailgres.redact_recipients(c.message, q.recipient_email, q.also_to, q.cc, q.bcc), ''),
                     'a copy was refused'), left(c.detail, 4000)
     FROM jsonb_to_recordset(v_outcomes) AS o(id uuid, provider_message_id text, refused_copies jsonb)
     JOIN public.email_queue q
@@ -3998,7 +3914,7 @@ BEGIN
                                OR num_nonnulls(p.daily_quota, p.monthly_quota) > 0)
     INTO v_resend, v_reported FROM mailgres.providers p;
     IF v_reported THEN
-        v_reports := mailgres.reports_of(p_outcomes, v_ids);
+        v_reports := mailgres.provider_reports(p_outcomes, v_ids);
         v_uncalled := ARRAY(
             SELECT DISTINCT o.token FROM jsonb_to_recordset(p_outcomes) AS o(token uuid, called boolean)
             WHERE NOT o.called);
@@ -4013,30 +3929,30 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH told AS MATERIALIZED (
+    WITH reported AS MATERIALIZED (
         SELECT o.* FROM jsonb_to_recordset(p_outcomes) AS o(
             id uuid, token uuid, outcome text, provider_message_id text, code text, message text,
             detail text, duration_ms int, retry_after double precision, batch_size int, account boolean,
             pinned boolean, called boolean, batch_refused boolean)
-    ), judged AS MATERIALIZED (
-        SELECT q.id, q.lease_token AS token, mailgres.judge(
+    ), decided AS MATERIALIZED (
+        SELECT q.id, q.lease_token AS token, mailgres.decide_retry(
                    q, o.outcome, mailgres.time_after(o.retry_after), coalesce(o.account, false), coalesce(o.pinned, false),
-                   coalesce(o.batch_refused, false), coalesce(o.called, true)) AS verdict
+                   coalesce(o.batch_refused, false), coalesce(o.called, true)) AS decision
         FROM public.email_queue q
-        JOIN told o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
+        JOIN reported o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
     ), done AS (
         UPDATE public.email_queue q
         SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
-                          WHEN (j.verdict).dead_reason IS NULL THEN 'pending'
+                          WHEN (j.decision).dead_reason IS NULL THEN 'pending'
                           ELSE 'failed' END,
-            retries = q.retries + coalesce((j.verdict).spent, 0),
-            next_retry_at = coalesce((j.verdict).next_retry_at, q.next_retry_at),
+            retries = q.retries + coalesce((j.decision).spent, 0),
+            next_retry_at = coalesce((j.decision).next_retry_at, q.next_retry_at),
             sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
-            dead_at = CASE WHEN (j.verdict).dead_reason IS NOT NULL THEN mailgres.now() END,
-            dead_reason = (j.verdict).dead_reason,
-            uncertain_since = (j.verdict).uncertain_since,
-            parked_since = (j.verdict).parked_since,
+            dead_at = CASE WHEN (j.decision).dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = (j.decision).dead_reason,
+            uncertain_since = (j.decision).uncertain_since,
+            parked_since = (j.decision).parked_since,
             provider_message_id = o.provider_message_id,
             resend_id = CASE WHEN q.provider = ANY (v_resend) THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
@@ -4052,10 +3968,10 @@ BEGIN
             -- those that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
             send_alone = coalesce(o.batch_refused, false),
-            batch_id = CASE WHEN o.outcome = 'sent' OR (j.verdict).uncertain_since IS NOT NULL THEN q.batch_id END,
-            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
-        FROM told o
-        LEFT JOIN judged j ON j.id = o.id AND j.token = o.token
+            batch_id = CASE WHEN o.outcome = 'sent' OR (j.decision).uncertain_since IS NOT NULL THEN q.batch_id END,
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
+        FROM reported o
+        LEFT JOIN decided j ON j.id = o.id AND j.token = o.token
         WHERE q.id = ANY (v_ids) AND q.id = o.id AND q.lease_token = o.token
         RETURNING q.id, o.token, q.status::text, q.retries::int, q.next_retry_at, q.dead_reason::text
     )
@@ -4063,11 +3979,11 @@ BEGIN
     FROM done d
     UNION ALL
     SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
-    FROM told o
+    FROM reported o
     WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
 
     IF v_reports IS NOT NULL THEN
-        PERFORM mailgres.heed(v_reports, v_uncalled);
+        PERFORM mailgres.update_provider_state(v_reports, v_uncalled);
     END IF;
     IF v_faults THEN
         PERFORM mailgres.suppress_reported(p_outcomes);
@@ -4079,7 +3995,109 @@ $$;
 COMMENT ON FUNCTION mailgres.finish(jsonb) IS
     'Writes the outcomes of many tries, each only if its lease is still held.';
 
--- ---- sql/30_engine/84_correct_times.sql
+-- ---- sql/30_engine/30_outcome/60_capture.sql
+
+-- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
+-- seen before keeps its first message.
+
+CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO mailgres.captured (key, queue_id, message)
+    SELECT m.key, m.queue_id, m.message
+    FROM jsonb_to_recordset(p_messages) AS m(key text, queue_id uuid, message jsonb)
+    ON CONFLICT (key) DO NOTHING;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider capture.';
+
+-- ---- sql/30_engine/40_upkeep/10_promote.sql
+
+-- Future rows are not in the index of the claim: an email scheduled for later or
+-- waiting for a retry becomes `ready` here when it is due. What expired while it
+-- waited dies instead. Bounded, so that a claim may call it first.
+
+CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_ids) = 0 THEN
+        RETURN 0;
+    END IF;
+
+    PERFORM mailgres.expire_these(v_ids);
+    UPDATE public.email_queue q
+    SET ready = true,
+        -- a route that does not exist would never be claimed
+        route = CASE WHEN EXISTS (SELECT FROM mailgres.routes r WHERE r.route = q.route)
+                     THEN q.route ELSE 'default' END
+    WHERE q.id = ANY (v_ids) AND q.dead_at IS NULL AND NOT q.ready;
+    RETURN cardinality(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.promote(int) IS
+    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+
+-- ---- sql/30_engine/40_upkeep/20_expire.sql
+
+-- Ends emails whose time is over. One whose earlier try may have arrived is not
+-- called expired: that it is uncertain is what a person has to know.
+
+CREATE FUNCTION mailgres.expire_these(p_ids uuid[]) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    UPDATE public.email_queue q
+    SET status = 'failed',
+        ready = false,
+        dead_at = mailgres.now(),
+        dead_reason = CASE WHEN q.uncertain_since IS NULL THEN 'expired' ELSE 'uncertain' END,
+        error_message = format('not sent before it expired at %s', mailgres.time_text(q.expires_at))
+                        || coalesce('; last fault: ' || nullif(q.error_message, ''), ''),
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
+    WHERE q.id = ANY (p_ids)
+      AND q.expires_at <= mailgres.now() AND (q.uncertain_since IS NULL OR q.batch_id IS NULL)
+      AND (q.status = 'pending' OR (q.status = 'sending' AND q.attempt_started_at IS NULL));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
+    'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
+
+CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    RETURN mailgres.expire_these(ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() AND q.expires_at <= mailgres.now()
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.expire(int) IS
+    'Ends waiting emails whose time is over; returns how many.';
+
+-- ---- sql/30_engine/40_upkeep/30_correct_times.sql
 
 -- The clock of a server went ahead and came back: times that were stored meanwhile lie in the
 -- future, and what waits for them would wait as long as the jump was, silently. What began
@@ -4098,7 +4116,7 @@ BEGIN
     SET leased_at = mailgres.now(),
         lease_until = mailgres.now() + least(q.lease_until - q.leased_at, interval '1 hour'),
         last_attempt_at = least(q.last_attempt_at, mailgres.now()),
-        begun_at = least(q.begun_at, mailgres.now())
+        attempt_started_at = least(q.attempt_started_at, mailgres.now())
     WHERE q.id = ANY (ARRAY(
         SELECT x.id FROM public.email_queue x
         WHERE x.status = 'sending' AND x.due_at > p_after AND x.leased_at > p_after
@@ -4116,12 +4134,12 @@ CREATE FUNCTION mailgres.correct_provider(p mailgres.providers, p_after timestam
 AS $$
 DECLARE
     v_now    constant timestamptz := mailgres.now();
-    v_waits  constant boolean := coalesce(p.waits_since > p_after, false);
+    v_waits  constant boolean := coalesce(p.limited_since > p_after, false);
     v_shut   constant boolean := p.circuit_since > p_after;
 BEGIN
     UPDATE mailgres.providers x
-    SET waits_until = CASE WHEN v_waits THEN v_now + (p.waits_until - p.waits_since) ELSE x.waits_until END,
-        waits_since = CASE WHEN v_waits THEN v_now ELSE x.waits_since END,
+    SET limited_until = CASE WHEN v_waits THEN v_now + (p.limited_until - p.limited_since) ELSE x.limited_until END,
+        limited_since = CASE WHEN v_waits THEN v_now ELSE x.limited_since END,
         circuit_until = CASE WHEN v_shut THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
         probe_until = CASE WHEN v_shut THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
         circuit_since = CASE WHEN v_shut THEN v_now ELSE x.circuit_since END,
@@ -4146,18 +4164,18 @@ DECLARE
 BEGIN
     FOR v_provider IN
         SELECT * FROM mailgres.providers p
-        WHERE p.waits_since > v_after OR p.circuit_since > v_after OR p.failed_at[cardinality(p.failed_at)] > v_after
+        WHERE p.limited_since > v_after OR p.circuit_since > v_after OR p.failed_at[cardinality(p.failed_at)] > v_after
         ORDER BY p.name FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM mailgres.correct_provider(v_provider, v_after);
         v_count := v_count + 1;
     END LOOP;
-    UPDATE mailgres.notices n
-    SET told_at = least(n.told_at, mailgres.now()), alerts_at = least(n.alerts_at, mailgres.now())
-    WHERE greatest(n.told_at, n.alerts_at) > v_after;
-    UPDATE mailgres.alerts a SET seen_at = least(a.seen_at, mailgres.now()), told_at = least(a.told_at, mailgres.now())
-    WHERE greatest(a.seen_at, a.told_at) > v_after;
-    UPDATE mailgres.news n SET taken_until = mailgres.now() WHERE n.taken_until > v_after + interval '1 minute';
+    UPDATE mailgres.notification_state n
+    SET notified_at = least(n.notified_at, mailgres.now()), alerts_at = least(n.alerts_at, mailgres.now())
+    WHERE greatest(n.notified_at, n.alerts_at) > v_after;
+    UPDATE mailgres.alerts a SET seen_at = least(a.seen_at, mailgres.now()), notified_at = least(a.notified_at, mailgres.now())
+    WHERE greatest(a.seen_at, a.notified_at) > v_after;
+    UPDATE mailgres.notifications n SET taken_until = mailgres.now() WHERE n.taken_until > v_after + interval '1 minute';
     UPDATE mailgres.workers w SET seen_at = mailgres.now() WHERE w.seen_at > v_after;
     RETURN v_count + mailgres.correct_leases(p_limit, v_after);
 END
@@ -4166,7 +4184,7 @@ $$;
 COMMENT ON FUNCTION mailgres.correct_times(int) IS
     'Corrects times that were stored before the clock of the server went back; returns how many providers and leases.';
 
--- ---- sql/30_engine/85_reap.sql
+-- ---- sql/30_engine/40_upkeep/40_reap.sql
 
 -- Takes back the emails of workers that died. A lost lease is not a retry, but an
 -- email that keeps killing workers is taken out as crashed. What a call that had
@@ -4178,12 +4196,12 @@ COMMENT ON FUNCTION mailgres.correct_times(int) IS
 -- A batch comes back whole or not at all: the worker whose call takes long may still tell of
 -- those that were left to it, and the others could never be repeated as they were. The leases
 -- of a batch do not all end at one time: who lengthens them passes by what somebody has locked.
-CREATE FUNCTION mailgres.is_lost(q public.email_queue) RETURNS boolean
+CREATE FUNCTION mailgres.is_lease_lost(q public.email_queue) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN q.lease_until <= mailgres.now()
     AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now();
 
-COMMENT ON FUNCTION mailgres.is_lost(public.email_queue) IS
+COMMENT ON FUNCTION mailgres.is_lease_lost(public.email_queue) IS
     'Whether the lease of an email has ended, and its worker had the time to report.';
 
 CREATE FUNCTION mailgres.rest_of_batches(INOUT p_ids uuid[], OUT p_held uuid[])
@@ -4199,7 +4217,7 @@ BEGIN
     END IF;
     p_ids := p_ids || ARRAY(
         SELECT q.id FROM public.email_queue q
-        WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lost(q)
+        WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lease_lost(q)
           AND q.batch_id = ANY (v_batches) AND q.id <> ALL (p_ids)
         FOR UPDATE SKIP LOCKED);
     p_held := ARRAY(
@@ -4228,7 +4246,7 @@ BEGIN
     LOOP
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
-            WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lost(q)
+            WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lease_lost(q)
               AND (q.batch_id IS NULL OR q.batch_id <> ALL (v_pass))
             ORDER BY q.due_at
             LIMIT p_limit
@@ -4256,14 +4274,14 @@ BEGIN
     WITH lost AS MATERIALIZED (
         SELECT q.id,
                q.lease_losses + (NOT q.lease_is_tokenless)::int AS losses,
-               coalesce(q.uncertain_since, q.begun_at) AS uncertain_since,
-               q.begun_at IS NOT NULL AND NOT coalesce(p.idempotent, false)
+               coalesce(q.uncertain_since, q.attempt_started_at) AS uncertain_since,
+               q.attempt_started_at IS NOT NULL AND NOT coalesce(p.idempotent, false)
                    AND coalesce(t.on_uncertain, 'hold') = 'hold' AS hold
         FROM public.email_queue q
         LEFT JOIN mailgres.providers p ON p.name = q.provider
         LEFT JOIN public.email_templates t ON t.template_type = q.template_type
         WHERE q.id = ANY (v_ids)
-    ), judged AS (
+    ), decided AS (
         SELECT l.*, l.losses >= s.max_lease_losses AS crashed
         FROM lost l CROSS JOIN mailgres.settings s
     )
@@ -4281,8 +4299,8 @@ BEGIN
                 || CASE WHEN j.uncertain_since IS NOT NULL THEN '; it may have arrived' ELSE '' END
             WHEN j.hold THEN 'the worker died during the call: it may have been sent'
             ELSE q.error_message END,
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
-    FROM judged j
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
+    FROM decided j
     WHERE q.id = j.id AND q.id = ANY (v_ids);  -- said again for the plan
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
@@ -4292,415 +4310,7 @@ $$;
 COMMENT ON FUNCTION mailgres.reap(int) IS
     'Takes back emails whose lease has ended; returns how many.';
 
--- ---- sql/30_engine/88_depth.sql
-
--- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
--- indexes, whatever else is in the table, and of no more than a million of a kind:
--- beyond that the numbers say how many there are at least.
-
--- How many claims there have been: the rounds that tenants wait for are counted in these.
-CREATE FUNCTION mailgres.turns() RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT r.last_value FROM mailgres.rounds r $$;
-
-COMMENT ON FUNCTION mailgres.turns() IS 'How many claims there have been.';
-
--- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
--- plpgsql, but planned at each call, whatever its caller does without: the right plan depends
--- on how much there is.
-CREATE FUNCTION mailgres.count_open(p_most int DEFAULT 1000000)
-    RETURNS TABLE (
-        status text, template_type text, retries int, route text, tenant_id text,
-        emails bigint, due bigint, recent bigint, parked bigint,
-        oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
-        oldest_lease timestamptz)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
-    SET enable_seqscan = on SET jit = off
-AS $$
-#variable_conflict use_column
-DECLARE
-    v_now   constant timestamptz := mailgres.now();
-    v_week  constant timestamptz := date_trunc('hour', v_now - interval '7 days', 'UTC');
-BEGIN
-    RETURN QUERY
-    SELECT x.status, x.template_type, x.retries, x.route, x.tenant_id, x.emails, x.due, x.recent, x.parked,
-           x.oldest, x.newest, x.oldest_due, x.last_due, x.oldest_lease
-    FROM (
-        SELECT o.status, o.template_type, o.retries, o.route, o.tenant_id,
-               CASE WHEN grouping(o.tenant_id) = 0 THEN count(*) FILTER (WHERE o.status = 'pending')
-                    ELSE count(*) END AS emails,
-               count(*) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS due,
-               count(*) FILTER (WHERE o.created_at >= v_week) AS recent,
-               count(o.parked_since) AS parked,
-               min(o.created_at) AS oldest, max(o.created_at) AS newest,
-               min(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS oldest_due,
-               max(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at > v_now) AS last_due,
-               min(o.leased_at) AS oldest_lease
-        FROM (
-            (SELECT 'pending' AS status, q.template_type::text, q.retries::int AS retries, q.route::text AS route,
-                    q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
-                    NULL::timestamptz AS leased_at
-             FROM public.email_queue q WHERE q.ready LIMIT p_most)
-            UNION ALL
-            (SELECT 'pending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
-                    q.parked_since, NULL
-             FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL LIMIT p_most)
-            UNION ALL
-            (SELECT 'sending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
-                    NULL, q.leased_at
-             FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL LIMIT p_most)
-        ) o
-        GROUP BY GROUPING SETS ((o.status, o.template_type, o.retries), (o.route, o.tenant_id))
-    ) x
-    WHERE x.emails > 0;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.count_open(int) IS
-    'Counts open emails, now, and no more than so many of a kind: by status, template and retries, and by route and tenant.';
-
--- A janitor calls it every few seconds. Who comes too early changes nothing: several
--- workers count no more often than one, and counting takes at most a tenth of the time.
--- Where there is more than can be counted in the time of a statement, the numbers that
--- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
--- there are none yet (its row was never valid), fewer are counted the next time.
-CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    c_most   constant int := CASE
-        WHEN EXISTS (SELECT FROM mailgres.depth d WHERE d.valid_until < d.as_of) THEN 10000
-        ELSE 1000000 END;
-    v_start  constant timestamptz := clock_timestamp();
-    v_now    constant timestamptz := mailgres.now();
-    v_turns  constant bigint := mailgres.turns();
-    v_took   interval;
-    v_most   bigint;
-BEGIN
-    PERFORM FROM mailgres.depth d
-    WHERE v_now BETWEEN d.as_of AND d.tried_at + greatest(p_every, 10 * d.took) - interval '1 microsecond';
-    IF FOUND OR NOT pg_try_advisory_xact_lock(hashtext('mailgres.measure_depth')) THEN
-        RETURN 0;
-    END IF;
-
-    WITH counted AS MATERIALIZED (
-        SELECT * FROM mailgres.count_open(c_most)
-    ), by_template AS (
-        INSERT INTO mailgres.depth_by_template AS d
-            (status, template_type, retries, emails, due, recent, parked, oldest, newest, oldest_due, oldest_lease, as_of)
-        SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
-               c.oldest_due, c.oldest_lease, v_now
-        FROM counted c WHERE c.template_type IS NOT NULL
-        ON CONFLICT (status, template_type, retries) DO UPDATE
-            SET emails = excluded.emails, due = excluded.due, recent = excluded.recent, parked = excluded.parked,
-                oldest = excluded.oldest, newest = excluded.newest, oldest_due = excluded.oldest_due,
-                oldest_lease = excluded.oldest_lease, as_of = excluded.as_of
-    ), by_tenant AS (
-        INSERT INTO mailgres.depth_by_tenant AS d
-            (route, tenant_id, emails, due, oldest_due, last_due, turn, as_of)
-        SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, v_turns, v_now
-        FROM counted c WHERE c.tenant_id IS NOT NULL
-        ON CONFLICT (route, tenant_id) DO UPDATE
-            SET emails = excluded.emails, due = excluded.due, oldest_due = excluded.oldest_due,
-                last_due = excluded.last_due, as_of = excluded.as_of,
-                turn = CASE WHEN d.due > 0 AND excluded.due > 0 THEN d.turn ELSE excluded.turn END
-    )
-    SELECT max(c.emails) INTO v_most FROM (
-        SELECT sum(x.emails) AS emails FROM counted x WHERE x.template_type IS NOT NULL GROUP BY x.status) c;
-
-    DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
-    DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
-    v_took := clock_timestamp() - v_start;
-    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, turn)
-    VALUES (v_now, v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_turns)
-    ON CONFLICT (only_row) DO UPDATE
-        SET as_of = excluded.as_of, tried_at = excluded.tried_at, valid_until = excluded.valid_until,
-            took = excluded.took, capped = excluded.capped, turn = excluded.turn;
-    RETURN 1;
-EXCEPTION WHEN query_canceled THEN
-    v_took := clock_timestamp() - v_start;
-    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, turn)
-    VALUES (v_now, v_now, v_now - interval '1 second', v_took, false, v_turns)
-    ON CONFLICT (only_row) DO UPDATE
-        SET tried_at = excluded.tried_at, took = excluded.took,
-            valid_until = CASE WHEN d.valid_until < d.as_of THEN d.valid_until ELSE v_now + 20 * v_took END;
-    RETURN 0;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.measure_depth(interval) IS
-    'Counts open emails and keeps the numbers, unless that was done just now; returns whether it did.';
-
--- The numbers that were kept; where nobody kept any lately, they are counted on the spot.
-CREATE VIEW mailgres.open_by_template WITH (security_invoker = true) AS
-SELECT d.status, d.template_type, d.retries, d.emails, d.due, d.recent, d.parked, d.oldest, d.newest,
-       d.oldest_due, d.oldest_lease, d.as_of
-FROM mailgres.depth_by_template d
-WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
-UNION ALL
-SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
-       c.oldest_due, c.oldest_lease, mailgres.now()
-FROM mailgres.count_open() c
-WHERE c.template_type IS NOT NULL
-  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
-
-COMMENT ON VIEW mailgres.open_by_template IS
-    'Open emails by status, template and retries: as counted lately, else counted now.';
-
-CREATE VIEW mailgres.open_by_tenant WITH (security_invoker = true) AS
-SELECT d.route, d.tenant_id, d.emails, d.due, d.oldest_due, d.last_due, d.turn, d.as_of
-FROM mailgres.depth_by_tenant d
-WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
-UNION ALL
-SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, NULL, mailgres.now()
-FROM mailgres.count_open() c
-WHERE c.tenant_id IS NOT NULL
-  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
-
-COMMENT ON VIEW mailgres.open_by_tenant IS
-    'Waiting emails by route and tenant: as counted lately, else counted now.';
-
--- ---- sql/30_engine/89_counted.sql
-
--- The rollups and what is not yet added to them: exact at any moment. A cell may come
--- several times, so whoever asks sums.
-
-CREATE VIEW mailgres.counted_by_template WITH (security_invoker = true) AS
-SELECT r.hour, r.template_type, r.status, r.emails FROM mailgres.rollup_by_template r
-UNION ALL
-SELECT d.hour, d.template_type, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
-
-CREATE VIEW mailgres.counted_by_tenant WITH (security_invoker = true) AS
-SELECT r.hour, r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
-UNION ALL
-SELECT d.hour, d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
-
-CREATE VIEW mailgres.counted_by_provider WITH (security_invoker = true) AS
-SELECT r.hour, r.provider, r.error_code, r.status, r.emails FROM mailgres.rollup_by_provider r
-UNION ALL
-SELECT d.hour, d.provider, d.error_code, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
-
-CREATE VIEW mailgres.counted_by_retries WITH (security_invoker = true) AS
-SELECT r.hour, r.status, r.retries, r.within, r.emails, r.seconds FROM mailgres.rollup_by_retries r
-UNION ALL
-SELECT d.hour, d.status, d.retries, d.within, d.emails, d.seconds FROM mailgres.rollup_deltas d;
-
-CREATE VIEW mailgres.counted_by_status WITH (security_invoker = true) AS
-SELECT r.hour, r.status, r.emails, r.oldest, r.newest FROM mailgres.rollup_by_status r
-UNION ALL
-SELECT d.hour, d.status, d.here, d.oldest, d.newest FROM mailgres.rollup_deltas d WHERE d.here <> 0;
-
-CREATE VIEW mailgres.counted_dead WITH (security_invoker = true) AS
-SELECT r.hour, r.tenant_id, r.error_code, r.dead_reason, r.emails FROM mailgres.rollup_dead r
-UNION ALL
-SELECT d.dead_hour, d.tenant_id, d.error_code, d.dead_reason, d.here FROM mailgres.rollup_deltas d
-WHERE d.status = 'failed' AND d.here <> 0;
-
-CREATE VIEW mailgres.counted_by_minute WITH (security_invoker = true) AS
-SELECT r.minute, r.outcome, r.provider, r.emails FROM mailgres.rollup_by_minute r
-UNION ALL
-SELECT date_trunc('minute', d.at, 'UTC'), d.event, d.provider, d.emails FROM mailgres.try_deltas d
-WHERE d.event <> 'claimed';
-
-CREATE VIEW mailgres.counted_by_attempt WITH (security_invoker = true) AS
-SELECT r.hour, r.attempt, r.outcome, r.tries, r.seconds FROM mailgres.rollup_by_attempt r
-UNION ALL
-SELECT date_trunc('hour', d.at, 'UTC'), d.attempt, d.event, d.emails, d.seconds FROM mailgres.try_deltas d
-WHERE d.event = 'claimed' OR d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
-
-CREATE VIEW mailgres.counted_by_fault WITH (security_invoker = true) AS
-SELECT r.hour, r.provider, r.error_class, r.error_code, r.outcome, r.tries FROM mailgres.rollup_by_fault r
-UNION ALL
-SELECT date_trunc('hour', d.at, 'UTC'), d.provider, d.error_class, d.error_code, d.event, d.emails
-FROM mailgres.try_deltas d
-WHERE d.claimed_at IS NOT NULL AND d.event IN ('retry', 'dead', 'deferred');
-
-CREATE VIEW mailgres.counted_tenants WITH (security_invoker = true) AS
-SELECT a.tenant_id, a.processed, a.claimed_at, a.batch, a.turn FROM mailgres.tenant_activity a
-UNION ALL
-SELECT d.tenant_id, d.emails, d.claimed_at, d.emails, d.turn FROM mailgres.try_deltas d
-WHERE d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
-
-COMMENT ON VIEW mailgres.counted_by_template IS 'Emails by hour of creation, template and status; sum them.';
-COMMENT ON VIEW mailgres.counted_by_tenant IS 'Emails by hour of creation, tenant and status; sum them.';
-COMMENT ON VIEW mailgres.counted_by_provider IS
-    'Emails by hour of creation, provider, error code and status; sum them.';
-COMMENT ON VIEW mailgres.counted_by_retries IS
-    'Emails by hour of creation, status, retries and time to delivery; sum them.';
-COMMENT ON VIEW mailgres.counted_by_status IS
-    'Settled emails in the queue by hour of creation and status; sum them.';
-COMMENT ON VIEW mailgres.counted_dead IS
-    'Dead letters in the queue by the hour in which they died, tenant, error code and reason; sum them.';
-COMMENT ON VIEW mailgres.counted_by_minute IS 'What happened to emails in each minute; sum them.';
-COMMENT ON VIEW mailgres.counted_by_attempt IS 'Tries by hour, number of the try and outcome; sum them.';
-COMMENT ON VIEW mailgres.counted_by_fault IS
-    'Tries that failed by hour, provider, class and code of the fault; sum them.';
-COMMENT ON VIEW mailgres.counted_tenants IS
-    'Tries made for each tenant, and what its last claim had: sum processed, and batch of the newest claimed_at.';
-
--- ---- sql/30_engine/90_fold.sql
-
--- Adds the deltas to the rollups, a bounded number at a time.
-
-CREATE FUNCTION mailgres.fold_counts(p_limit int) RETURNS int
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_count int;
-BEGIN
-    WITH taken AS MATERIALIZED (
-        DELETE FROM mailgres.rollup_deltas d
-        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.rollup_deltas x LIMIT p_limit))
-        RETURNING d.*
-    ), by_template AS (
-        INSERT INTO mailgres.rollup_by_template AS r (hour, template_type, status, emails)
-        SELECT t.hour, t.template_type, t.status, sum(t.emails)
-        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
-        ON CONFLICT (hour, template_type, status) DO UPDATE SET emails = r.emails + excluded.emails
-    ), by_tenant AS (
-        INSERT INTO mailgres.rollup_by_tenant AS r (hour, tenant_id, status, emails)
-        SELECT t.hour, t.tenant_id, t.status, sum(t.emails)
-        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
-        ON CONFLICT (hour, tenant_id, status) DO UPDATE SET emails = r.emails + excluded.emails
-    ), by_provider AS (
-        INSERT INTO mailgres.rollup_by_provider AS r (hour, provider, error_code, status, emails)
-        SELECT t.hour, t.provider, t.error_code, t.status, sum(t.emails)
-        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0
-        ON CONFLICT (hour, provider, error_code, status) DO UPDATE SET emails = r.emails + excluded.emails
-    ), by_retries AS (
-        INSERT INTO mailgres.rollup_by_retries AS r (hour, status, retries, within, emails, seconds)
-        SELECT t.hour, t.status, t.retries, t.within, sum(t.emails), sum(t.seconds)
-        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0 OR sum(t.seconds) <> 0
-        ON CONFLICT (hour, status, retries, within) DO UPDATE
-            SET emails = r.emails + excluded.emails, seconds = r.seconds + excluded.seconds
-    ), by_status AS (
-        INSERT INTO mailgres.rollup_by_status AS r (hour, status, emails, oldest, newest)
-        SELECT t.hour, t.status, sum(t.here), min(t.oldest), max(t.newest)
-        FROM taken t WHERE t.here <> 0 GROUP BY 1, 2
-        ON CONFLICT (hour, status) DO UPDATE
-            SET emails = r.emails + excluded.emails,
-                oldest = least(r.oldest, excluded.oldest), newest = greatest(r.newest, excluded.newest)
-    ), dead AS (
-        INSERT INTO mailgres.rollup_dead AS r (hour, tenant_id, error_code, dead_reason, emails)
-        SELECT t.dead_hour, t.tenant_id, t.error_code, t.dead_reason, sum(t.here)
-        FROM taken t WHERE t.status = 'failed' AND t.here <> 0 GROUP BY 1, 2, 3, 4 HAVING sum(t.here) <> 0
-        ON CONFLICT (hour, tenant_id, error_code, dead_reason) DO UPDATE SET emails = r.emails + excluded.emails
-    )
-    SELECT count(*) INTO v_count FROM taken;
-    RETURN v_count;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.fold_counts(int) IS
-    'Adds deltas of what became of emails; returns how many were added.';
-
-CREATE FUNCTION mailgres.fold_tries(p_limit int) RETURNS int
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_count int;
-BEGIN
-    WITH taken AS MATERIALIZED (
-        DELETE FROM mailgres.try_deltas d
-        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.try_deltas x LIMIT p_limit))
-        RETURNING d.*
-    ), by_minute AS (
-        INSERT INTO mailgres.rollup_by_minute AS r (minute, outcome, provider, emails)
-        SELECT date_trunc('minute', t.at, 'UTC'), t.event, t.provider, sum(t.emails)
-        FROM taken t WHERE t.event <> 'claimed' GROUP BY 1, 2, 3
-        ON CONFLICT (minute, outcome, provider) DO UPDATE SET emails = r.emails + excluded.emails
-    ), by_attempt AS (
-        INSERT INTO mailgres.rollup_by_attempt AS r (hour, attempt, outcome, tries, seconds)
-        SELECT date_trunc('hour', t.at, 'UTC'), t.attempt, t.event, sum(t.emails), sum(t.seconds)
-        FROM taken t
-        WHERE t.event = 'claimed' OR t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
-        GROUP BY 1, 2, 3
-        ON CONFLICT (hour, attempt, outcome) DO UPDATE
-            SET tries = r.tries + excluded.tries, seconds = r.seconds + excluded.seconds
-    ), by_fault AS (
-        INSERT INTO mailgres.rollup_by_fault AS r (hour, provider, error_class, error_code, outcome, tries)
-        SELECT date_trunc('hour', t.at, 'UTC'), t.provider, t.error_class, t.error_code, t.event, sum(t.emails)
-        FROM taken t WHERE t.claimed_at IS NOT NULL AND t.event IN ('retry', 'dead', 'deferred')
-        GROUP BY 1, 2, 3, 4, 5
-        ON CONFLICT (hour, provider, error_class, error_code, outcome) DO UPDATE SET tries = r.tries + excluded.tries
-    ), of_tenants AS (
-        INSERT INTO mailgres.tenant_activity AS r (tenant_id, processed, claimed_at, batch, turn)
-        SELECT x.tenant_id, sum(x.emails), max(x.claimed_at), sum(x.emails) FILTER (WHERE x.is_last), max(x.turn)
-        FROM (
-            SELECT t.tenant_id, t.emails, t.claimed_at, t.turn,
-                   t.claimed_at = max(t.claimed_at) OVER (PARTITION BY t.tenant_id) AS is_last
-            FROM taken t
-            WHERE t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
-        ) x
-        GROUP BY 1
-        ON CONFLICT (tenant_id) DO UPDATE
-            SET processed = r.processed + excluded.processed,
-                claimed_at = greatest(r.claimed_at, excluded.claimed_at),
-                batch = CASE WHEN excluded.claimed_at > r.claimed_at THEN excluded.batch
-                             WHEN excluded.claimed_at = r.claimed_at THEN r.batch + excluded.batch
-                             ELSE r.batch END,
-                turn = greatest(r.turn, excluded.turn)
-    )
-    SELECT count(*) INTO v_count FROM taken;
-    RETURN v_count;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.fold_tries(int) IS
-    'Adds deltas of what was done; returns how many were added.';
-
-CREATE FUNCTION mailgres.fold(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- One at a time: two folders would take the same rollup rows in other orders.
-    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
-        RETURN 0;
-    END IF;
-    RETURN greatest(mailgres.fold_counts(p_limit), mailgres.fold_tries(p_limit));
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.fold(int) IS
-    'Adds deltas to the rollups; returns how many were added.';
-
--- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
--- minutes after a week and a day.
-CREATE FUNCTION mailgres.trim_rollups(p_limit int DEFAULT 10000) RETURNS int
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_hour    constant timestamptz := (SELECT mailgres.now() - s.counts_ttl FROM mailgres.settings s);
-    v_minute  constant timestamptz := mailgres.now() - interval '8 days';
-    v_table   text;
-    v_only    text;
-    v_count   int;
-    v_total   int := 0;
-BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold')) THEN
-        RETURN 0;
-    END IF;
-    FOR v_table, v_only IN VALUES
-        ('rollup_by_template', 'hour < $1'), ('rollup_by_tenant', 'hour < $1'),
-        ('rollup_by_provider', 'hour < $1'), ('rollup_by_retries', 'hour < $1'),
-        ('rollup_by_attempt', 'hour < $1'), ('rollup_by_fault', 'hour < $1'),
-        ('rollup_by_minute', 'minute < $2'), ('tenant_activity', 'claimed_at < $1'),
-        ('rollup_by_status', 'hour < $2 AND emails = 0'), ('rollup_dead', 'hour < $2 AND emails = 0')
-    LOOP
-        EXECUTE format(
-            'DELETE FROM mailgres.%1$I WHERE ctid = ANY (ARRAY(SELECT ctid FROM mailgres.%1$I WHERE %2$s LIMIT $3))',
-            v_table, v_only) USING v_hour, v_minute, p_limit - v_total;
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-        v_total := v_total + v_count;
-    END LOOP;
-    RETURN v_total;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.trim_rollups(int) IS
-    'Removes counts that are too old for anybody to ask for; returns how many.';
-
--- ---- sql/30_engine/91_archive.sql
+-- ---- sql/30_engine/40_upkeep/50_archive_dead_letters.sql
 
 -- Dead emails that nobody dealt with leave the queue for an archive, with the whole
 -- row and the whole log; after another while they leave that, too.
@@ -4750,7 +4360,7 @@ BEGIN
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
             email = excluded.email, log = d.log || excluded.log;
 
-    RETURN mailgres.remove(v_ids);
+    RETURN mailgres.delete_emails(v_ids);
 END
 $$;
 
@@ -4759,14 +4369,14 @@ COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
 
 -- Takes emails out of the queue; their attachments go with them (ON DELETE CASCADE), and
 -- so does what the provider capture kept. What was counted about them stays counted.
-CREATE FUNCTION mailgres.remove(p_ids uuid[]) RETURNS int
+CREATE FUNCTION mailgres.delete_emails(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_count int;
 BEGIN
     DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
-    DELETE FROM mailgres.deaths d WHERE d.queue_id = ANY (p_ids);
+    DELETE FROM mailgres.dead_letters_to_log d WHERE d.queue_id = ANY (p_ids);
     DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
     DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -4774,7 +4384,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.remove(uuid[]) IS
+COMMENT ON FUNCTION mailgres.delete_emails(uuid[]) IS
     'Takes emails out of the queue with all that hangs on them; returns how many.';
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
@@ -4800,7 +4410,7 @@ $$;
 COMMENT ON FUNCTION mailgres.purge_archive(int) IS
     'Deletes archived emails whose time in the archive is over; returns how many.';
 
--- ---- sql/30_engine/92_retention.sql
+-- ---- sql/30_engine/40_upkeep/60_delete_expired_emails.sql
 
 -- Sent and cancelled emails leave the queue after settings.sent_ttl. There is no index
 -- for that, because every email would pay for it: ids are ordered by time, so the walk
@@ -4838,7 +4448,7 @@ COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
 -- is found there is mostly such logs; those of the few emails that have to stay are passed,
 -- and the walk remembers where it is. It goes along the primary key of the logs, from one
 -- email to the next. (Attachments went by a foreign key; a death is taken by its janitor.)
-CREATE FUNCTION mailgres.remove_orphans(p_limit int, p_before timestamptz, p_old uuid, p_future uuid)
+CREATE FUNCTION mailgres.delete_orphans(p_limit int, p_before timestamptz, p_old uuid, p_future uuid)
     RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -4846,7 +4456,7 @@ DECLARE
     c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
     c_last    constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
     v_after   uuid := (SELECT w.logs_after FROM mailgres.retention_walk w);
-    v_begun   constant uuid := v_after;
+    v_started   constant uuid := v_after;
     v_end     uuid;
     v_id      uuid;
     v_ids     uuid[] := '{}';
@@ -4868,11 +4478,11 @@ BEGIN
             v_ids := v_ids || v_id;
         END IF;
     END LOOP;
-    IF v_after <> v_begun THEN  -- an empty round writes nothing
+    IF v_after <> v_started THEN  -- an empty round writes nothing
         UPDATE mailgres.retention_walk w SET logs_after = v_after;
     END IF;
     IF cardinality(v_ids) > 0 THEN
-        PERFORM mailgres.remove(v_ids);
+        PERFORM mailgres.delete_emails(v_ids);
     END IF;
     DELETE FROM mailgres.captured c
     WHERE c.captured_at < p_before AND c.queue_id = ANY (ARRAY(
@@ -4883,10 +4493,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.remove_orphans(int, timestamptz, uuid, uuid) IS
+COMMENT ON FUNCTION mailgres.delete_orphans(int, timestamptz, uuid, uuid) IS
     'Removes what is left of emails that somebody deleted, when their time is over; returns how many emails.';
 
-CREATE FUNCTION mailgres.retain(p_limit int DEFAULT 1000) RETURNS int
+CREATE FUNCTION mailgres.delete_expired_emails(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -4942,15 +4552,15 @@ BEGIN
         WHEN v_end = v_old THEN v_future
         ELSE c_first
     END;
-    RETURN CASE WHEN cardinality(v_ids) > 0 THEN mailgres.remove(v_ids) ELSE 0 END
-        + mailgres.remove_orphans(p_limit, v_before, v_old, v_future);
+    RETURN CASE WHEN cardinality(v_ids) > 0 THEN mailgres.delete_emails(v_ids) ELSE 0 END
+        + mailgres.delete_orphans(p_limit, v_before, v_old, v_future);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.retain(int) IS
+COMMENT ON FUNCTION mailgres.delete_expired_emails(int) IS
     'Removes emails that were sent or cancelled long ago; returns how many.';
 
--- ---- sql/30_engine/93_heartbeat.sql
+-- ---- sql/30_engine/40_upkeep/70_workers.sql
 
 -- Workers say that they live. Who has not been heard of for a day is forgotten, and so is
 -- a sleeper that ought to have woken long ago, because every enqueue reads the sleepers.
@@ -4985,7 +4595,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.sign_off(text) IS 'A worker stops and is not counted as alive any more.';
 
-CREATE FUNCTION mailgres.forget_workers(p_limit int DEFAULT 1000) RETURNS int
+CREATE FUNCTION mailgres.delete_stale_workers(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -5015,7 +4625,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.forget_workers(int) IS
+COMMENT ON FUNCTION mailgres.delete_stale_workers(int) IS
     'Removes workers not seen for a day and sleepers that never woke; returns how many.';
 
 -- A worker counts for a minute after it was last seen, so that a restart goes unnoticed;
@@ -5047,13 +4657,13 @@ $$;
 COMMENT ON FUNCTION mailgres.missing_providers() IS
     'Providers that routes lead to and no live worker has, with these routes, and since when.';
 
--- ---- sql/30_engine/93_janitor_failures.sql
+-- ---- sql/30_engine/40_upkeep/80_janitor_failures.sql
 
 -- A janitor that keeps failing harms nobody at once: counts stand still, dead workers' emails
 -- do not come back. So each failure in a row is counted until a run of the same worker
 -- succeeds, for an alert and for `mailgres doctor`.
 
-CREATE FUNCTION mailgres.note_janitor(p_janitor text, p_worker text, p_error text, p_every interval) RETURNS void
+CREATE FUNCTION mailgres.record_janitor_run(p_janitor text, p_worker text, p_error text, p_every interval) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -5069,7 +4679,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.note_janitor(text, text, text, interval) IS
+COMMENT ON FUNCTION mailgres.record_janitor_run(text, text, text, interval) IS
     'Counts a failed run of a janitor; without an error: forgets those before, as a run succeeded.';
 
 -- An alert for each janitor, whichever worker it fails for.
@@ -5086,22 +4696,1260 @@ $$;
 COMMENT ON FUNCTION mailgres.failing_janitors() IS
     'Janitors that fail at the moment: the worker with the most failures in a row, and its last error.';
 
--- ---- sql/30_engine/94_take_deaths.sql
+-- ---- sql/30_engine/50_counting/10_depth.sql
+
+-- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
+-- indexes, whatever else is in the table, and of no more than a million of a kind:
+-- beyond that the numbers say how many there are at least.
+
+-- How many claims there have been: the rounds that tenants wait for are counted in these.
+CREATE FUNCTION mailgres.claim_number() RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT r.last_value FROM mailgres.claim_numbers r $$;
+
+COMMENT ON FUNCTION mailgres.claim_number() IS 'How many claims there have been.';
+
+-- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
+-- plpgsql, but planned at each call, whatever its caller does without: the right plan depends
+-- on how much there is.
+CREATE FUNCTION mailgres.count_depth(p_most int DEFAULT 1000000)
+    RETURNS TABLE (
+        status text, template_type text, retries int, route text, tenant_id text,
+        emails bigint, due bigint, recent bigint, parked bigint,
+        oldest timestamptz, newest timestamptz, oldest_due timestamptz, last_due timestamptz,
+        oldest_lease timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
+    SET enable_seqscan = on SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now   constant timestamptz := mailgres.now();
+    v_week  constant timestamptz := date_trunc('hour', v_now - interval '7 days', 'UTC');
+BEGIN
+    RETURN QUERY
+    SELECT x.status, x.template_type, x.retries, x.route, x.tenant_id, x.emails, x.due, x.recent, x.parked,
+           x.oldest, x.newest, x.oldest_due, x.last_due, x.oldest_lease
+    FROM (
+        SELECT o.status, o.template_type, o.retries, o.route, o.tenant_id,
+               CASE WHEN grouping(o.tenant_id) = 0 THEN count(*) FILTER (WHERE o.status = 'pending')
+                    ELSE count(*) END AS emails,
+               count(*) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS due,
+               count(*) FILTER (WHERE o.created_at >= v_week) AS recent,
+               count(o.parked_since) AS parked,
+               min(o.created_at) AS oldest, max(o.created_at) AS newest,
+               min(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at <= v_now) AS oldest_due,
+               max(o.next_retry_at) FILTER (WHERE o.status = 'pending' AND o.next_retry_at > v_now) AS last_due,
+               min(o.leased_at) AS oldest_lease
+        FROM (
+            (SELECT 'pending' AS status, q.template_type::text, q.retries::int AS retries, q.route::text AS route,
+                    q.tenant_id::text AS tenant_id, q.created_at, q.next_retry_at, q.parked_since,
+                    NULL::timestamptz AS leased_at
+             FROM public.email_queue q WHERE q.ready LIMIT p_most)
+            UNION ALL
+            (SELECT 'pending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
+                    q.parked_since, NULL
+             FROM public.email_queue q WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL LIMIT p_most)
+            UNION ALL
+            (SELECT 'sending', q.template_type, q.retries, q.route, q.tenant_id, q.created_at, q.next_retry_at,
+                    NULL, q.leased_at
+             FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL LIMIT p_most)
+        ) o
+        GROUP BY GROUPING SETS ((o.status, o.template_type, o.retries), (o.route, o.tenant_id))
+    ) x
+    WHERE x.emails > 0;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_depth(int) IS
+    'Counts open emails, now, and no more than so many of a kind: by status, template and retries, and by route and tenant.';
+
+-- A janitor calls it every few seconds. Who comes too early changes nothing: several
+-- workers count no more often than one, and counting takes at most a tenth of the time.
+-- Where there is more than can be counted in the time of a statement, the numbers that
+-- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
+-- there are none yet (its row was never valid), fewer are counted the next time.
+CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    c_most   constant int := CASE
+        WHEN EXISTS (SELECT FROM mailgres.depth d WHERE d.valid_until < d.as_of) THEN 10000
+        ELSE 1000000 END;
+    v_start  constant timestamptz := clock_timestamp();
+    v_now    constant timestamptz := mailgres.now();
+    v_claim_number  constant bigint := mailgres.claim_number();
+    v_took   interval;
+    v_most   bigint;
+BEGIN
+    PERFORM FROM mailgres.depth d
+    WHERE v_now BETWEEN d.as_of AND d.tried_at + greatest(p_every, 10 * d.took) - interval '1 microsecond';
+    IF FOUND OR NOT pg_try_advisory_xact_lock(hashtext('mailgres.measure_depth')) THEN
+        RETURN 0;
+    END IF;
+
+    WITH counted AS MATERIALIZED (
+        SELECT * FROM mailgres.count_depth(c_most)
+    ), by_template AS (
+        INSERT INTO mailgres.depth_by_template AS d
+            (status, template_type, retries, emails, due, recent, parked, oldest, newest, oldest_due, oldest_lease, as_of)
+        SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
+               c.oldest_due, c.oldest_lease, v_now
+        FROM counted c WHERE c.template_type IS NOT NULL
+        ON CONFLICT (status, template_type, retries) DO UPDATE
+            SET emails = excluded.emails, due = excluded.due, recent = excluded.recent, parked = excluded.parked,
+                oldest = excluded.oldest, newest = excluded.newest, oldest_due = excluded.oldest_due,
+                oldest_lease = excluded.oldest_lease, as_of = excluded.as_of
+    ), by_tenant AS (
+        INSERT INTO mailgres.depth_by_tenant AS d
+            (route, tenant_id, emails, due, oldest_due, last_due, claim_number, as_of)
+        SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, v_claim_number, v_now
+        FROM counted c WHERE c.tenant_id IS NOT NULL
+        ON CONFLICT (route, tenant_id) DO UPDATE
+            SET emails = excluded.emails, due = excluded.due, oldest_due = excluded.oldest_due,
+                last_due = excluded.last_due, as_of = excluded.as_of,
+                claim_number = CASE WHEN d.due > 0 AND excluded.due > 0 THEN d.claim_number ELSE excluded.claim_number END
+    )
+    SELECT max(c.emails) INTO v_most FROM (
+        SELECT sum(x.emails) AS emails FROM counted x WHERE x.template_type IS NOT NULL GROUP BY x.status) c;
+
+    DELETE FROM mailgres.depth_by_template d WHERE d.as_of <> v_now;
+    DELETE FROM mailgres.depth_by_tenant d WHERE d.as_of <> v_now;
+    v_took := clock_timestamp() - v_start;
+    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, claim_number)
+    VALUES (v_now, v_now, v_now + greatest(interval '1 minute', 20 * v_took), v_took, coalesce(v_most >= c_most, false), v_claim_number)
+    ON CONFLICT (only_row) DO UPDATE
+        SET as_of = excluded.as_of, tried_at = excluded.tried_at, valid_until = excluded.valid_until,
+            took = excluded.took, capped = excluded.capped, claim_number = excluded.claim_number;
+    RETURN 1;
+EXCEPTION WHEN query_canceled THEN
+    v_took := clock_timestamp() - v_start;
+    INSERT INTO mailgres.depth AS d (as_of, tried_at, valid_until, took, capped, claim_number)
+    VALUES (v_now, v_now, v_now - interval '1 second', v_took, false, v_claim_number)
+    ON CONFLICT (only_row) DO UPDATE
+        SET tried_at = excluded.tried_at, took = excluded.took,
+            valid_until = CASE WHEN d.valid_until < d.as_of THEN d.valid_until ELSE v_now + 20 * v_took END;
+    RETURN 0;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.measure_depth(interval) IS
+    'Counts open emails and keeps the numbers, unless that was done just now; returns whether it did.';
+
+-- The numbers that were kept; where nobody kept any lately, they are counted on the spot.
+CREATE VIEW mailgres.current_depth_by_template WITH (security_invoker = true) AS
+SELECT d.status, d.template_type, d.retries, d.emails, d.due, d.recent, d.parked, d.oldest, d.newest,
+       d.oldest_due, d.oldest_lease, d.as_of
+FROM mailgres.depth_by_template d
+WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
+UNION ALL
+SELECT c.status, c.template_type, c.retries, c.emails, c.due, c.recent, c.parked, c.oldest, c.newest,
+       c.oldest_due, c.oldest_lease, mailgres.now()
+FROM mailgres.count_depth() c
+WHERE c.template_type IS NOT NULL
+  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
+
+COMMENT ON VIEW mailgres.current_depth_by_template IS
+    'Open emails by status, template and retries: as counted lately, else counted now.';
+
+CREATE VIEW mailgres.current_depth_by_tenant WITH (security_invoker = true) AS
+SELECT d.route, d.tenant_id, d.emails, d.due, d.oldest_due, d.last_due, d.claim_number, d.as_of
+FROM mailgres.depth_by_tenant d
+WHERE EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until)
+UNION ALL
+SELECT c.route, c.tenant_id, c.emails, c.due, c.oldest_due, c.last_due, NULL, mailgres.now()
+FROM mailgres.count_depth() c
+WHERE c.tenant_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
+
+COMMENT ON VIEW mailgres.current_depth_by_tenant IS
+    'Waiting emails by route and tenant: as counted lately, else counted now.';
+
+-- ---- sql/30_engine/50_counting/20_counted.sql
+
+-- The rollups and what is not yet added to them: exact at any moment. A cell may come
+-- several times, so whoever asks sums.
+
+CREATE VIEW mailgres.counted_by_template WITH (security_invoker = true) AS
+SELECT r.hour, r.template_type, r.status, r.emails FROM mailgres.rollup_by_template r
+UNION ALL
+SELECT d.hour, d.template_type, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_tenant WITH (security_invoker = true) AS
+SELECT r.hour, r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
+UNION ALL
+SELECT d.hour, d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_provider WITH (security_invoker = true) AS
+SELECT r.hour, r.provider, r.error_code, r.status, r.emails FROM mailgres.rollup_by_provider r
+UNION ALL
+SELECT d.hour, d.provider, d.error_code, d.status, d.emails FROM mailgres.rollup_deltas d WHERE d.emails <> 0;
+
+CREATE VIEW mailgres.counted_by_retries WITH (security_invoker = true) AS
+SELECT r.hour, r.status, r.retries, r.within, r.emails, r.seconds FROM mailgres.rollup_by_retries r
+UNION ALL
+SELECT d.hour, d.status, d.retries, d.within, d.emails, d.seconds FROM mailgres.rollup_deltas d;
+
+CREATE VIEW mailgres.counted_by_status WITH (security_invoker = true) AS
+SELECT r.hour, r.status, r.emails, r.oldest, r.newest FROM mailgres.rollup_by_status r
+UNION ALL
+SELECT d.hour, d.status, d.here, d.oldest, d.newest FROM mailgres.rollup_deltas d WHERE d.here <> 0;
+
+CREATE VIEW mailgres.counted_dead WITH (security_invoker = true) AS
+SELECT r.hour, r.tenant_id, r.error_code, r.dead_reason, r.emails FROM mailgres.rollup_dead r
+UNION ALL
+SELECT d.dead_hour, d.tenant_id, d.error_code, d.dead_reason, d.here FROM mailgres.rollup_deltas d
+WHERE d.status = 'failed' AND d.here <> 0;
+
+CREATE VIEW mailgres.counted_by_minute WITH (security_invoker = true) AS
+SELECT r.minute, r.outcome, r.provider, r.emails FROM mailgres.rollup_by_minute r
+UNION ALL
+SELECT date_trunc('minute', d.at, 'UTC'), d.event, d.provider, d.emails FROM mailgres.attempt_deltas d
+WHERE d.event <> 'claimed';
+
+CREATE VIEW mailgres.counted_by_attempt WITH (security_invoker = true) AS
+SELECT r.hour, r.attempt, r.outcome, r.attempts, r.seconds FROM mailgres.rollup_by_attempt r
+UNION ALL
+SELECT date_trunc('hour', d.at, 'UTC'), d.attempt, d.event, d.emails, d.seconds FROM mailgres.attempt_deltas d
+WHERE d.event = 'claimed' OR d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
+
+CREATE VIEW mailgres.counted_by_fault WITH (security_invoker = true) AS
+SELECT r.hour, r.provider, r.error_class, r.error_code, r.outcome, r.attempts FROM mailgres.rollup_by_fault r
+UNION ALL
+SELECT date_trunc('hour', d.at, 'UTC'), d.provider, d.error_class, d.error_code, d.event, d.emails
+FROM mailgres.attempt_deltas d
+WHERE d.claimed_at IS NOT NULL AND d.event IN ('retry', 'dead', 'deferred');
+
+CREATE VIEW mailgres.counted_tenants WITH (security_invoker = true) AS
+SELECT a.tenant_id, a.processed, a.claimed_at, a.batch, a.claim_number FROM mailgres.tenant_activity a
+UNION ALL
+SELECT d.tenant_id, d.emails, d.claimed_at, d.emails, d.claim_number FROM mailgres.attempt_deltas d
+WHERE d.claimed_at IS NOT NULL AND d.event IN ('sent', 'retry', 'dead', 'deferred');
+
+COMMENT ON VIEW mailgres.counted_by_template IS 'Emails by hour of creation, template and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_tenant IS 'Emails by hour of creation, tenant and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_provider IS
+    'Emails by hour of creation, provider, error code and status; sum them.';
+COMMENT ON VIEW mailgres.counted_by_retries IS
+    'Emails by hour of creation, status, retries and time to delivery; sum them.';
+COMMENT ON VIEW mailgres.counted_by_status IS
+    'Settled emails in the queue by hour of creation and status; sum them.';
+COMMENT ON VIEW mailgres.counted_dead IS
+    'Dead letters in the queue by the hour in which they died, tenant, error code and reason; sum them.';
+COMMENT ON VIEW mailgres.counted_by_minute IS 'What happened to emails in each minute; sum them.';
+COMMENT ON VIEW mailgres.counted_by_attempt IS 'Tries by hour, number of the try and outcome; sum them.';
+COMMENT ON VIEW mailgres.counted_by_fault IS
+    'Tries that failed by hour, provider, class and code of the fault; sum them.';
+COMMENT ON VIEW mailgres.counted_tenants IS
+    'Tries made for each tenant, and what its last claim had: sum processed, and batch of the newest claimed_at.';
+
+-- ---- sql/30_engine/50_counting/30_fold_rollups.sql
+
+-- Adds the deltas to the rollups, a bounded number at a time.
+
+CREATE FUNCTION mailgres.fold_counts(p_limit int) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH taken AS MATERIALIZED (
+        DELETE FROM mailgres.rollup_deltas d
+        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.rollup_deltas x LIMIT p_limit))
+        RETURNING d.*
+    ), by_template AS (
+        INSERT INTO mailgres.rollup_by_template AS r (hour, template_type, status, emails)
+        SELECT t.hour, t.template_type, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
+        ON CONFLICT (hour, template_type, status) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_tenant AS (
+        INSERT INTO mailgres.rollup_by_tenant AS r (hour, tenant_id, status, emails)
+        SELECT t.hour, t.tenant_id, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3 HAVING sum(t.emails) <> 0
+        ON CONFLICT (hour, tenant_id, status) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_provider AS (
+        INSERT INTO mailgres.rollup_by_provider AS r (hour, provider, error_code, status, emails)
+        SELECT t.hour, t.provider, t.error_code, t.status, sum(t.emails)
+        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0
+        ON CONFLICT (hour, provider, error_code, status) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_retries AS (
+        INSERT INTO mailgres.rollup_by_retries AS r (hour, status, retries, within, emails, seconds)
+        SELECT t.hour, t.status, t.retries, t.within, sum(t.emails), sum(t.seconds)
+        FROM taken t GROUP BY 1, 2, 3, 4 HAVING sum(t.emails) <> 0 OR sum(t.seconds) <> 0
+        ON CONFLICT (hour, status, retries, within) DO UPDATE
+            SET emails = r.emails + excluded.emails, seconds = r.seconds + excluded.seconds
+    ), by_status AS (
+        INSERT INTO mailgres.rollup_by_status AS r (hour, status, emails, oldest, newest)
+        SELECT t.hour, t.status, sum(t.here), min(t.oldest), max(t.newest)
+        FROM taken t WHERE t.here <> 0 GROUP BY 1, 2
+        ON CONFLICT (hour, status) DO UPDATE
+            SET emails = r.emails + excluded.emails,
+                oldest = least(r.oldest, excluded.oldest), newest = greatest(r.newest, excluded.newest)
+    ), dead AS (
+        INSERT INTO mailgres.rollup_dead AS r (hour, tenant_id, error_code, dead_reason, emails)
+        SELECT t.dead_hour, t.tenant_id, t.error_code, t.dead_reason, sum(t.here)
+        FROM taken t WHERE t.status = 'failed' AND t.here <> 0 GROUP BY 1, 2, 3, 4 HAVING sum(t.here) <> 0
+        ON CONFLICT (hour, tenant_id, error_code, dead_reason) DO UPDATE SET emails = r.emails + excluded.emails
+    )
+    SELECT count(*) INTO v_count FROM taken;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold_counts(int) IS
+    'Adds deltas of what became of emails; returns how many were added.';
+
+CREATE FUNCTION mailgres.fold_attempts(p_limit int) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH taken AS MATERIALIZED (
+        DELETE FROM mailgres.attempt_deltas d
+        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.attempt_deltas x LIMIT p_limit))
+        RETURNING d.*
+    ), by_minute AS (
+        INSERT INTO mailgres.rollup_by_minute AS r (minute, outcome, provider, emails)
+        SELECT date_trunc('minute', t.at, 'UTC'), t.event, t.provider, sum(t.emails)
+        FROM taken t WHERE t.event <> 'claimed' GROUP BY 1, 2, 3
+        ON CONFLICT (minute, outcome, provider) DO UPDATE SET emails = r.emails + excluded.emails
+    ), by_attempt AS (
+        INSERT INTO mailgres.rollup_by_attempt AS r (hour, attempt, outcome, attempts, seconds)
+        SELECT date_trunc('hour', t.at, 'UTC'), t.attempt, t.event, sum(t.emails), sum(t.seconds)
+        FROM taken t
+        WHERE t.event = 'claimed' OR t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
+        GROUP BY 1, 2, 3
+        ON CONFLICT (hour, attempt, outcome) DO UPDATE
+            SET attempts = r.attempts + excluded.attempts, seconds = r.seconds + excluded.seconds
+    ), by_fault AS (
+        INSERT INTO mailgres.rollup_by_fault AS r (hour, provider, error_class, error_code, outcome, attempts)
+        SELECT date_trunc('hour', t.at, 'UTC'), t.provider, t.error_class, t.error_code, t.event, sum(t.emails)
+        FROM taken t WHERE t.claimed_at IS NOT NULL AND t.event IN ('retry', 'dead', 'deferred')
+        GROUP BY 1, 2, 3, 4, 5
+        ON CONFLICT (hour, provider, error_class, error_code, outcome) DO UPDATE SET attempts = r.attempts + excluded.attempts
+    ), of_tenants AS (
+        INSERT INTO mailgres.tenant_activity AS r (tenant_id, processed, claimed_at, batch, claim_number)
+        SELECT x.tenant_id, sum(x.emails), max(x.claimed_at), sum(x.emails) FILTER (WHERE x.is_last), max(x.claim_number)
+        FROM (
+            SELECT t.tenant_id, t.emails, t.claimed_at, t.claim_number,
+                   t.claimed_at = max(t.claimed_at) OVER (PARTITION BY t.tenant_id) AS is_last
+            FROM taken t
+            WHERE t.claimed_at IS NOT NULL AND t.event IN ('sent', 'retry', 'dead', 'deferred')
+        ) x
+        GROUP BY 1
+        ON CONFLICT (tenant_id) DO UPDATE
+            SET processed = r.processed + excluded.processed,
+                claimed_at = greatest(r.claimed_at, excluded.claimed_at),
+                batch = CASE WHEN excluded.claimed_at > r.claimed_at THEN excluded.batch
+                             WHEN excluded.claimed_at = r.claimed_at THEN r.batch + excluded.batch
+                             ELSE r.batch END,
+                claim_number = greatest(r.claim_number, excluded.claim_number)
+    )
+    SELECT count(*) INTO v_count FROM taken;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold_attempts(int) IS
+    'Adds deltas of what was done; returns how many were added.';
+
+CREATE FUNCTION mailgres.fold_rollups(p_limit int DEFAULT 10000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- One at a time: two folders would take the same rollup rows in other orders.
+    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold_rollups')) THEN
+        RETURN 0;
+    END IF;
+    RETURN greatest(mailgres.fold_counts(p_limit), mailgres.fold_attempts(p_limit));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold_rollups(int) IS
+    'Adds deltas to the rollups; returns how many were added.';
+
+-- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
+-- minutes after a week and a day.
+CREATE FUNCTION mailgres.delete_expired_rollups(p_limit int DEFAULT 10000) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_hour    constant timestamptz := (SELECT mailgres.now() - s.counts_ttl FROM mailgres.settings s);
+    v_minute  constant timestamptz := mailgres.now() - interval '8 days';
+    v_table   text;
+    v_only    text;
+    v_count   int;
+    v_total   int := 0;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold_rollups')) THEN
+        RETURN 0;
+    END IF;
+    FOR v_table, v_only IN VALUES
+        ('rollup_by_template', 'hour < $1'), ('rollup_by_tenant', 'hour < $1'),
+        ('rollup_by_provider', 'hour < $1'), ('rollup_by_retries', 'hour < $1'),
+        ('rollup_by_attempt', 'hour < $1'), ('rollup_by_fault', 'hour < $1'),
+        ('rollup_by_minute', 'minute < $2'), ('tenant_activity', 'claimed_at < $1'),
+        ('rollup_by_status', 'hour < $2 AND emails = 0'), ('rollup_dead', 'hour < $2 AND emails = 0')
+    LOOP
+        EXECUTE format(
+            'DELETE FROM mailgres.%1$I WHERE ctid = ANY (ARRAY(SELECT ctid FROM mailgres.%1$I WHERE %2$s LIMIT $3))',
+            v_table, v_only) USING v_hour, v_minute, p_limit - v_total;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        v_total := v_total + v_count;
+    END LOOP;
+    RETURN v_total;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.delete_expired_rollups(int) IS
+    'Removes counts that are too old for anybody to ask for; returns how many.';
+
+-- ---- sql/30_engine/50_counting/40_eta.sql
+
+-- When the backlog will be out. An estimate by what is known now: the first provider of
+-- a route that can be used, its limits and quotas, and how fast emails left lately. Other
+-- providers of the route may make it sooner, new emails and faults later.
+
+CREATE FUNCTION mailgres.usable_at(p mailgres.providers) RETURNS timestamptz
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p.enabled THEN greatest(
+    mailgres.now(), p.paused_until, p.limited_until,
+    CASE p.circuit WHEN 'open' THEN coalesce(p.circuit_until, 'infinity')
+                   WHEN 'half_open' THEN p.probe_until END) ELSE 'infinity' END;
+
+COMMENT ON FUNCTION mailgres.usable_at(mailgres.providers) IS
+    'When a provider can be used again, as far as is known; infinity means not by itself.';
+
+CREATE FUNCTION mailgres.unusable_because(p mailgres.providers) RETURNS text
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN NOT p.enabled THEN 'disabled'
+    WHEN p.paused_until > mailgres.now() THEN 'paused'
+    WHEN p.circuit <> 'closed' THEN 'circuit'
+    WHEN p.limited_until > mailgres.now() THEN p.limited_by END;
+
+COMMENT ON FUNCTION mailgres.unusable_because(mailgres.providers) IS
+    'Why a provider cannot be used now: disabled, paused, circuit, quota or rate; null if it can.';
+
+-- Emails a second by the limits of a provider, else as in the last 15 minutes.
+CREATE FUNCTION mailgres.send_rate_of(p mailgres.providers, OUT per_second double precision, OUT why text)
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    SELECT min(CASE WHEN b.name LIKE 'calls:%' THEN b.per_second * p.batch_size ELSE b.per_second END), 'rate'
+    INTO per_second, why
+    FROM mailgres.buckets b WHERE b.name IN ('calls:' || p.name, 'emails:' || p.name);
+    IF per_second IS NULL THEN
+        SELECT sum(c.emails) / greatest(date_part('epoch', mailgres.now() - min(c.minute)), 1), 'throughput'
+        INTO per_second, why
+        FROM mailgres.counted_by_minute c
+        WHERE c.minute > mailgres.now() - interval '15 minutes' AND c.outcome = 'sent' AND c.provider = p.name;
+        IF coalesce(per_second, 0) = 0 THEN
+            per_second := NULL;
+            why := 'unknown';
+        END IF;
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.send_rate_of(mailgres.providers) IS
+    'How many emails a provider takes in a second, by its limits or as in the last 15 minutes.';
+
+-- Day by day, as quotas go.
+CREATE FUNCTION mailgres.drained_at(
+    p mailgres.providers, p_emails bigint, p_starts timestamptz, OUT at timestamptz, OUT why text
+)
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    c_years   constant int := 10;
+    v_pace    double precision;
+    v_rest    double precision := p_emails;
+    v_from    timestamptz := p_starts;
+    v_ends    timestamptz;
+    v_day     double precision := p.daily_quota;
+    v_month   double precision := p.monthly_quota;
+    v_can     double precision;
+BEGIN
+    SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.send_rate_of(p) x;
+    SELECT p.daily_quota - coalesce(max(mailgres.used_of_quota(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
+           p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
+    INTO v_day, v_month
+    FROM mailgres.quota_usage u
+    WHERE u.provider = p.name AND u.starts = date_trunc(u.period, p_starts, 'UTC');
+
+    FOR v_number IN 1 .. c_years * 366 LOOP
+        v_ends := date_trunc('day', v_from, 'UTC') + interval '24 hours';
+        v_can := least(v_day, v_month, v_pace * date_part('epoch', v_ends - v_from));
+        IF v_can < 0 THEN
+            v_can := 0;  -- a quota that was lowered
+        END IF;
+        IF v_can IS NULL OR v_rest <= v_can THEN
+            IF v_pace IS NOT NULL OR why = 'quota' THEN
+                at := v_from + coalesce(v_rest / v_pace, 0) * interval '1 second';
+            END IF;
+            RETURN;
+        END IF;
+        IF v_can >= greatest(least(v_day, v_month), 0) AND num_nonnulls(v_day, v_month) > 0 THEN
+            why := 'quota';
+        END IF;
+        v_rest := v_rest - v_can;
+        v_day := p.daily_quota;
+        v_month := CASE WHEN date_trunc('month', v_ends, 'UTC') = v_ends THEN p.monthly_quota ELSE v_month - v_can END;
+        v_from := v_ends;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.drained_at(mailgres.providers, bigint, timestamptz) IS
+    'When so many emails will have left by a provider; null if nobody can tell.';
+
+CREATE FUNCTION mailgres.eta()
+    RETURNS TABLE (
+        route text, emails bigint, later bigint, provider text, starts timestamptz, at timestamptz, why text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    v         record;
+    v_out     record;
+    v_closed  text;
+BEGIN
+    FOR v IN
+        WITH by_route AS (
+            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.emails - t.due)::bigint AS later,
+                   max(t.last_due) AS last_due,
+                   max(mailgres.now() + (t.emails - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
+                       AS tenants_at
+            FROM mailgres.current_depth_by_tenant t
+            LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || t.tenant_id
+            GROUP BY 1
+        )
+        SELECT w.*, r.paused, x.provider, mailgres.usable_at(x.provider) AS starts,
+               sum(w.emails) OVER (PARTITION BY r.paused, (x.provider).name)::bigint AS ahead
+        FROM by_route w
+        JOIN mailgres.routes r ON r.route = w.route
+        LEFT JOIN LATERAL (
+            SELECT p AS provider FROM mailgres.route_providers rp
+            JOIN mailgres.providers p ON p.name = rp.provider
+            WHERE rp.route = w.route
+            ORDER BY mailgres.needs_fallback(p), CASE WHEN mailgres.needs_fallback(p) THEN mailgres.usable_at(p) END, rp.position
+            LIMIT 1) x ON true
+        ORDER BY w.route
+    LOOP
+        route := v.route;
+        emails := v.emails;
+        later := v.later;
+        provider := (v.provider).name;
+        starts := NULL;
+        at := NULL;
+        IF v.paused THEN
+            why := 'route paused';
+        ELSIF provider IS NULL THEN
+            why := 'no provider';
+        ELSE
+            v_closed := mailgres.unusable_because(v.provider);
+            why := v_closed;
+            IF isfinite(v.starts) THEN
+                starts := v.starts;
+                SELECT * INTO v_out FROM mailgres.drained_at(v.provider, v.ahead, v.starts);
+                at := v_out.at;
+                why := CASE WHEN v_out.why = 'quota' OR v_closed IS NULL THEN v_out.why ELSE v_closed END;
+                IF v.tenants_at > at THEN
+                    at := v.tenants_at;
+                    why := 'rate of a tenant';
+                END IF;
+                IF v.last_due > at THEN
+                    at := v.last_due;
+                    why := 'schedule';
+                END IF;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.eta() IS
+    'For each route with waiting emails: how many, when they will be out, and what it depends on.';
+
+-- ---- sql/30_engine/60_notify/10_alert_rules.sql
+
+-- What operators set about alerts.
+
+-- The name that has most in common with another, by pieces of three letters.
+CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
+    LANGUAGE sql STABLE
+RETURN (
+    SELECT r.name
+    FROM mailgres.alert_rules r
+    CROSS JOIN LATERAL (
+        SELECT count(DISTINCT g.piece) AS common
+        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
+        WHERE position(g.piece IN r.name) > 0
+    ) x
+    WHERE x.common > 0
+    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
+
+COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
+
+CREATE FUNCTION mailgres.set_alert_rule(
+    p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
+    p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
+) RETURNS mailgres.alert_rules
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_rule mailgres.alert_rules;
+BEGIN
+    SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
+            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
+            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
+    ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
+                       AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
+        PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
+            format('Give a number of %s, 0 or more%s.', v_rule.unit, CASE v_rule.unit WHEN '%' THEN ', at most 100' ELSE '' END));
+    ELSIF p_time_window IS NOT NULL AND v_rule.time_window IS NULL THEN
+        PERFORM mailgres.refuse('MG091', format('%s has no window', p_name), 'Set its threshold instead.');
+    ELSIF p_time_window <= '0' OR p_time_window > '7 days' THEN
+        PERFORM mailgres.refuse('MG091', 'a window is longer than nothing and at most 7 days',
+            format('It is %s now.', v_rule.time_window));
+    ELSIF p_severity NOT IN ('info', 'warning', 'critical') THEN
+        PERFORM mailgres.refuse('MG091', format('%L is no severity', left(p_severity, 100)),
+            'Give info, warning or critical.');
+    END IF;
+    UPDATE mailgres.alert_rules r
+    SET threshold = coalesce(p_threshold, r.threshold), time_window = coalesce(p_time_window, r.time_window),
+        severity = coalesce(p_severity, r.severity), enabled = coalesce(p_enabled, r.enabled)
+    WHERE r.name = p_name
+    RETURNING * INTO v_rule;
+    RETURN v_rule;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_alert_rule(text, double precision, interval, text, boolean) IS
+    'Changes a rule; what is null stays. Returns it.';
+
+-- ---- sql/30_engine/60_notify/20_alert_figures.sql
+
+-- What the rules of alerts look at. Each of these functions gives figures for some rules
+-- and whatever they fire for, and reads rollups, small tables and short stretches of
+-- indexes: never the queue, however large it is. Nothing is written, so that they also
+-- answer on a standby, and for an analyst when no worker lives.
+
+CREATE TYPE mailgres.alert_figure AS (
+    rule     text,
+    subject  text,
+    figure   double precision,
+    sample   bigint,       -- how much there was to judge by; null: it needs no minimum
+    since    timestamptz   -- when it began, if that is known
+);
+
+CREATE FUNCTION mailgres.alert_window(p_rule text) RETURNS interval
+    LANGUAGE sql STABLE
+RETURN (SELECT r.time_window FROM mailgres.alert_rules r WHERE r.name = p_rule);
+
+COMMENT ON FUNCTION mailgres.alert_window(text) IS 'The window of a rule.';
+
+CREATE FUNCTION mailgres.minutes(p_since timestamptz) RETURNS double precision
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - greatest(p_since, 'epoch')) / 60 END;
+
+COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
+
+-- Since when the oldest email of each tenant is due: as counted lately, if all were counted.
+-- Else those that are ready, by a step of the index for each tenant and priority, whatever they
+-- have, and no more than 5,000 of them: slow only while an old transaction keeps vacuum from it.
+CREATE FUNCTION mailgres.oldest_waiting() RETURNS TABLE (route text, tenant_id text, oldest timestamptz)
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until AND NOT d.capped) THEN
+        RETURN QUERY SELECT d.route, d.tenant_id, d.oldest_due FROM mailgres.depth_by_tenant d WHERE d.due > 0;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH RECURSIVE walk AS (
+        (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
+         FROM public.email_queue q WHERE q.ready
+         ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
+        UNION ALL
+        SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
+        FROM walk w
+        CROSS JOIN LATERAL (
+            SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
+            FROM public.email_queue q
+            WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
+            ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
+        WHERE w.step < 5000
+    )
+    SELECT w.route::text, w.tenant_id::text, min(w.next_retry_at) FROM walk w GROUP BY w.route, w.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.oldest_waiting() IS
+    'Since when the oldest email of each route and tenant is due.';
+
+CREATE TYPE mailgres.waiting_tenant AS (
+    tenant_id  text,
+    oldest     timestamptz,
+    usable     boolean   -- neither the tenant nor the route is paused, and a provider can send
+);
+
+CREATE FUNCTION mailgres.waiting_tenants() RETURNS mailgres.waiting_tenant[]
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT ROW(w.tenant_id, w.oldest,
+                   t.paused_at IS NULL AND NOT s.paused AND cardinality(s.usable) > 0)::mailgres.waiting_tenant
+        FROM mailgres.oldest_waiting() w
+        JOIN mailgres.route_states() s ON s.route = w.route
+        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.waiting_tenants() IS
+    'Tenants with emails that are due, since when the oldest of each is, and whether it could be taken.';
+
+-- What is counted one by one is counted no further than any rule asks, or 10,000.
+CREATE FUNCTION mailgres.most_counted() RETURNS int
+    LANGUAGE sql STABLE
+RETURN (SELECT least(greatest(max(r.threshold), 10000), 1000000)::int + 1 FROM mailgres.alert_rules r);
+
+COMMENT ON FUNCTION mailgres.most_counted() IS 'How far emails are counted for alerts.';
+
+-- The last that was seen of anybody who takes emails; of processors without a heartbeat
+-- only whether they took any within so many minutes.
+CREATE FUNCTION mailgres.last_seen(p_minutes double precision) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_since  timestamptz := mailgres.now() - p_minutes * interval '1 minute';
+    v_seen   timestamptz := (SELECT max(w.seen_at) FROM mailgres.workers w);
+BEGIN
+    IF v_seen >= v_since THEN
+        RETURN v_seen;
+    END IF;
+    RETURN greatest(
+        v_seen,
+        (SELECT max(q.leased_at) FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL),
+        (SELECT l.at FROM public.email_logs l WHERE l.at >= v_since AND l.claimed_at IS NOT NULL LIMIT 1));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.last_seen(double precision) IS
+    'When a worker or processor was last seen.';
+
+-- Who waits though others are served. A tenant with a rate limit of its own waits for that.
+CREATE FUNCTION mailgres.figures_of_starving(p_waiting mailgres.waiting_tenant[]) RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = on
+AS $$
+DECLARE
+    v_limit  double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_starved');
+BEGIN
+    RETURN QUERY
+    WITH served AS MATERIALIZED (
+        SELECT x.tenant_id, max(x.claimed_at) AS claimed_at FROM mailgres.counted_tenants x GROUP BY 1
+    )
+    SELECT 'tenant_starved', w.tenant_id, mailgres.minutes(greatest(min(w.oldest), max(c.claimed_at))),
+           NULL::bigint, NULL::timestamptz
+    FROM unnest(p_waiting) w
+    LEFT JOIN served c ON c.tenant_id = w.tenant_id
+    WHERE (SELECT mailgres.minutes(max(s.claimed_at)) <= v_limit FROM served s)
+      AND w.usable AND mailgres.minutes(w.oldest) > v_limit
+      AND NOT EXISTS (SELECT FROM mailgres.buckets b WHERE b.name = 'tenant:' || w.tenant_id)
+    GROUP BY w.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_starving(mailgres.waiting_tenant[]) IS
+    'Figures for alerts about tenants that wait though others are served.';
+
+CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    c_look     constant int := 2000;
+    v_most     constant int := mailgres.most_counted();
+    v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
+    v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
+    v_oldest   timestamptz;  -- of all that are due
+    v_usable     timestamptz;  -- of those that somebody could take
+    v_promote  timestamptz;  -- of those that nobody has made ready yet
+    v_seen     timestamptz;
+BEGIN
+    SELECT min(w.oldest), min(w.oldest) FILTER (WHERE w.usable) INTO v_oldest, v_usable FROM unnest(v_waiting) w;
+    SELECT min(x.due_at) INTO v_promote FROM (
+        SELECT q.due_at, q.ready FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() ORDER BY q.due_at LIMIT c_look) x
+    WHERE NOT x.ready;
+    v_oldest := least(v_oldest, v_promote);
+    v_usable := least(v_usable, v_promote);
+
+    IF v_oldest <= mailgres.now() - mailgres.alert_window('backlog') THEN
+        RETURN QUERY SELECT 'backlog', '', (
+            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT v_most) x)
+            + (SELECT count(*) FROM (
+                SELECT q.ready FROM public.email_queue q
+                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT v_most) x WHERE NOT x.ready)
+            )::double precision, NULL::bigint, v_oldest + mailgres.alert_window('backlog');
+    END IF;
+    IF mailgres.minutes(v_usable) > v_limit THEN
+        v_seen := greatest(mailgres.last_seen(v_limit), v_usable);
+        RETURN QUERY SELECT 'no_processor', '', mailgres.minutes(v_seen), NULL::bigint,
+                            v_seen + v_limit * interval '1 minute';
+    END IF;
+    RETURN QUERY SELECT * FROM mailgres.figures_of_starving(v_waiting);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
+
+CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_most   constant int := mailgres.most_counted();
+    v_stuck  constant interval := mailgres.alert_window('stuck_sending');
+BEGIN
+    RETURN QUERY SELECT 'stuck_sending', '', count(*)::double precision, NULL::bigint,
+                        min(x.leased_at) + v_stuck
+    FROM (
+        SELECT q.leased_at FROM public.email_queue q
+        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
+          AND q.leased_at <= mailgres.now() - v_stuck LIMIT v_most) x;
+
+    RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
+    FROM (
+        SELECT q.tenant_id, q.parked_since FROM public.email_queue q
+        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT v_most) x
+    GROUP BY 2;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are parked or stuck.';
+
+-- Of tries by the minute in which they ended, of templates by the hour of enqueuing.
+CREATE FUNCTION mailgres.figures_of_outcomes() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_first  constant timestamptz := mailgres.now() - (
+        SELECT max(r.time_window) FROM mailgres.alert_rules r WHERE r.name IN ('failure_rate', 'dead_letter_rate'));
+    v_since  constant timestamptz := mailgres.now() - mailgres.alert_window('template_failing') - interval '1 hour';
+    v_most   constant double precision := (
+        SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_dead_letters');
+BEGIN
+    RETURN QUERY
+    WITH minutes AS MATERIALIZED (
+        SELECT m.minute, m.outcome, sum(m.emails) AS emails FROM mailgres.counted_by_minute m
+        WHERE m.minute > v_first AND m.outcome IN ('sent', 'dead', 'retry') GROUP BY 1, 2
+    )
+    SELECT r.name, '', 100.0::double precision * coalesce(sum(m.emails) FILTER (WHERE m.outcome <> 'sent'), 0)
+                            / nullif(sum(m.emails), 0), sum(m.emails)::bigint, NULL::timestamptz
+    FROM mailgres.alert_rules r
+    JOIN minutes m ON m.minute > mailgres.now() - r.time_window
+        -- a try that will be repeated failed, but the email is not dead
+        AND (m.outcome <> 'retry' OR r.name = 'failure_rate')
+    WHERE r.name IN ('failure_rate', 'dead_letter_rate')
+    GROUP BY 1;
+
+    RETURN QUERY SELECT 'template_failing', t.template_type,
+        100.0::double precision * coalesce(sum(t.emails) FILTER (WHERE t.status = 'failed'), 0) / nullif(sum(t.emails), 0),
+        sum(t.emails)::bigint, NULL::timestamptz
+    FROM mailgres.counted_by_template t
+    WHERE t.hour > v_since
+      AND t.status IN ('sent', 'failed')
+    GROUP BY 2;
+
+    RETURN QUERY
+    WITH dead AS MATERIALIZED (
+        SELECT d.tenant_id, sum(d.emails)::double precision AS emails FROM mailgres.counted_dead d GROUP BY 1
+    )
+    SELECT 'tenant_dead_letters', d.tenant_id, d.emails, NULL::bigint, NULL::timestamptz
+    FROM dead d WHERE d.emails > v_most
+    UNION ALL
+    SELECT r.name, '', (SELECT coalesce(sum(d.emails), 0) FROM dead d), NULL, NULL
+    FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_outcomes() IS 'Figures for alerts about how emails ended.';
+
+CREATE FUNCTION mailgres.figures_of_providers() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN QUERY SELECT 'circuit_open', p.name, greatest(p.reopened, 1)::double precision, NULL::bigint,
+                        NULL::timestamptz
+    FROM mailgres.providers p WHERE p.circuit <> 'closed' AND p.enabled;
+
+    RETURN QUERY SELECT 'provider_missing', m.provider, mailgres.minutes(m.since), NULL::bigint, m.since
+    FROM mailgres.missing_providers() m;
+
+    RETURN QUERY SELECT r.name, s.provider, greatest(
+        100.0 * s.used_today / nullif(s.daily_quota, 0), 100.0 * s.used_this_month / nullif(s.monthly_quota, 0)
+        )::double precision, NULL::bigint, NULL::timestamptz
+    FROM mailgres.provider_states() s, mailgres.alert_rules r
+    WHERE s.enabled AND r.name IN ('quota_80', 'quota_90');
+
+    RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
+    FROM mailgres.notification_state n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+
+    RETURN QUERY SELECT 'janitor_failing', j.janitor, j.failures::double precision, NULL::bigint, j.since
+    FROM mailgres.failing_janitors() j;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook and janitors.';
+
+-- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
+-- has pg_read_all_stats, or owns the database as a superuser.
+CREATE FUNCTION mailgres.figures_of_database() RETURNS SETOF mailgres.alert_figure
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN QUERY SELECT r.name, '', 100.0::double precision * pg_database_size(current_database()) / s.database_capacity,
+                        NULL::bigint, NULL::timestamptz
+    FROM mailgres.settings s, mailgres.alert_rules r
+    WHERE r.name IN ('database_80', 'database_90') AND s.database_capacity IS NOT NULL;
+
+    RETURN QUERY SELECT 'dead_tuples', c.oid::regclass::text,
+                        100.0::double precision * x.dead / nullif(x.dead + x.live, 0), x.dead, NULL::timestamptz
+    FROM pg_class c
+    CROSS JOIN LATERAL (SELECT pg_stat_get_dead_tuples(c.oid) AS dead, pg_stat_get_live_tuples(c.oid) AS live) x
+    WHERE c.relkind = 'r' AND (c.relnamespace = 'mailgres'::regnamespace OR c.oid = ANY (
+        '{public.email_queue,public.email_logs,public.email_suppressions,public.email_templates}'::regclass[]));
+
+    RETURN QUERY SELECT 'old_transaction', '', (date_part('epoch', max(x.age)) / 60)::double precision,
+                        NULL::bigint, NULL::timestamptz
+    FROM (
+        SELECT clock_timestamp() - a.xact_start AS age FROM pg_stat_activity a
+        WHERE a.datname = current_database() AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
+          AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid()
+        UNION ALL
+        SELECT clock_timestamp() - p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()
+    ) x;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.figures_of_database() IS
+    'Figures for alerts about the size of the database and what keeps vacuum from its work.';
+
+-- ---- sql/30_engine/60_notify/30_alerts.sql
+
+-- Which alerts fire, and telling of them: each once when it fires, once when it is over.
+-- It is over when it was not so for five minutes, and is told of again after 15 at the
+-- earliest, so what comes and goes makes no storm. All that is to be told at a time is
+-- one message; the next comes after five minutes, unless something critical fires.
+
+CREATE FUNCTION mailgres.rounded(p_figure double precision) RETURNS numeric
+    LANGUAGE sql IMMUTABLE
+RETURN trim_scale(round(p_figure::numeric, 1));
+
+COMMENT ON FUNCTION mailgres.rounded(double precision) IS 'A figure for people.';
+
+CREATE FUNCTION mailgres.alerts_now()
+    RETURNS TABLE (
+        rule text, subject text, severity text, figure numeric, threshold numeric, unit text,
+        since timestamptz, means text, runbook text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT r.name, f.subject, r.severity, mailgres.rounded(f.figure), mailgres.rounded(r.threshold), r.unit,
+           coalesce(a.since, f.since, mailgres.now()), r.means, r.runbook
+    FROM (
+        SELECT * FROM mailgres.figures_of_waiting()
+        UNION ALL SELECT * FROM mailgres.figures_of_emails()
+        UNION ALL SELECT * FROM mailgres.figures_of_outcomes()
+        UNION ALL SELECT * FROM mailgres.figures_of_providers()
+        UNION ALL SELECT * FROM mailgres.figures_of_database()
+    ) f
+    JOIN mailgres.alert_rules r ON r.name = f.rule
+    LEFT JOIN mailgres.alerts a ON a.rule = f.rule AND a.subject = f.subject AND a.resolved_at IS NULL
+    WHERE r.enabled AND (f.sample IS NULL OR f.sample >= r.least)
+      AND (f.figure > r.threshold OR f.figure = r.threshold AND r.reaches)
+    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.alerts_now() IS
+    'The alerts that fire at this moment, the most severe first.';
+
+-- Keeps what fires and what is over.
+CREATE FUNCTION mailgres.update_alerts() RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    c_settles constant interval := '5 minutes';
+BEGIN
+    INSERT INTO mailgres.alerts AS a (rule, subject, figure, since, seen_at)
+    SELECT n.rule, n.subject, n.figure, n.since, mailgres.now() FROM mailgres.alerts_now() n
+    ON CONFLICT (rule, subject) DO UPDATE
+        SET figure = excluded.figure, seen_at = excluded.seen_at, resolved_at = NULL,
+            since = CASE WHEN a.resolved_at IS NULL THEN a.since ELSE excluded.since END;
+    UPDATE mailgres.alerts a SET resolved_at = mailgres.now()
+    WHERE a.resolved_at IS NULL AND a.seen_at <= mailgres.now() - c_settles;
+    -- Of a rule that was switched off nobody wants to hear.
+    DELETE FROM mailgres.alerts a
+    WHERE a.notified <> 'firing' AND a.resolved_at <= mailgres.now() - interval '7 days'
+       OR NOT (SELECT r.enabled FROM mailgres.alert_rules r WHERE r.name = a.rule);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.update_alerts() IS 'Keeps which alerts fire now and which are over.';
+
+-- What has to be told. Of an alert that was over before anybody was told, nobody is.
+CREATE FUNCTION mailgres.unnotified_alerts() RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY x.rank, x.rule, x.figure DESC, x.subject), '[]')
+        FROM (
+            SELECT a.rule, r.about, a.subject, s.state, r.severity,
+                   array_position('{critical,warning,info}', r.severity) AS rank,
+                   mailgres.rounded(a.figure) AS figure, mailgres.rounded(r.threshold) AS threshold, r.unit,
+                   a.since, a.resolved_at, r.means, r.runbook
+            FROM mailgres.alerts a
+            JOIN mailgres.alert_rules r ON r.name = a.rule
+            CROSS JOIN LATERAL (SELECT CASE WHEN a.resolved_at IS NULL THEN 'firing' ELSE 'resolved' END AS state) s
+            WHERE CASE s.state
+                WHEN 'firing' THEN a.notified <> 'firing'
+                    AND (a.notified_at IS NULL OR a.notified_at <= mailgres.now() - interval '15 minutes')
+                ELSE a.notified = 'firing' END
+        ) x);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.unnotified_alerts() IS 'Alerts that people have to be to_log of: they fire, or are over.';
+
+-- One message for one audience, with no more than 20 that fire and 20 that are over.
+CREATE FUNCTION mailgres.alert_notification(p_audience text, p_alerts jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    c_most  constant int := 20;
+    v       record;
+BEGIN
+    SELECT coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'firing' AND x.number <= c_most), '[]')
+               AS firing,
+           coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'resolved' AND x.number <= c_most), '[]')
+               AS resolved,
+           count(*) FILTER (WHERE x.number > c_most) AS more,
+           count(*) FILTER (WHERE x.state = 'firing') AS fire
+    INTO v
+    FROM (
+        SELECT e.alert - 'state' - 'rank' AS alert, e.alert ->> 'state' AS state, e.ord,
+               row_number() OVER (PARTITION BY e.alert ->> 'state' ORDER BY e.ord) AS number
+        FROM jsonb_array_elements(p_alerts) WITH ORDINALITY AS e(alert, ord)
+        WHERE p_audience = 'operators'
+           OR e.alert ->> 'about' = 'tenant' AND 'tenant:' || (e.alert ->> 'subject') = p_audience
+    ) x;
+    RETURN jsonb_build_object(
+        'event', 'Alerts', 'audience', p_audience, 'at', mailgres.now(), 'new', v.fire,
+        'firing', v.firing, 'resolved', v.resolved, 'more', v.more);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.alert_notification(text, jsonb) IS 'What an audience is to_log of alerts.';
+
+-- An email about emails of this kind that fail would fail, too.
+CREATE FUNCTION mailgres.is_worth_email(p_alerts jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+RETURN EXISTS (
+    SELECT FROM jsonb_array_elements(p_alerts) e
+    WHERE NOT (e ->> 'about' = 'template' AND e ->> 'subject' = 'mailgres_alert'));
+
+COMMENT ON FUNCTION mailgres.is_worth_email(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
+
+CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT to_log jsonb)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_state  mailgres.notification_state := mailgres.lock_notification_state();
+    v_unnotified   jsonb;
+    v          record;
+BEGIN
+    handled := 0;
+    to_log := '[]';
+    PERFORM mailgres.update_alerts();
+    v_unnotified := mailgres.unnotified_alerts();
+    IF v_unnotified = '[]' OR v_state.alerts_at > mailgres.now() - interval '5 minutes'
+       AND NOT v_unnotified @> '[{"state": "firing", "severity": "critical"}]' THEN
+        RETURN;
+    END IF;
+
+    to_log := to_log || mailgres.notify(
+        mailgres.alert_notification('operators', v_unnotified), CASE WHEN mailgres.is_worth_email(v_unnotified) THEN p_email END);
+    FOR v IN
+        SELECT DISTINCT t.tenant_id, t.contact_email
+        FROM jsonb_array_elements(v_unnotified) e
+        JOIN mailgres.tenants t ON t.tenant_id = e ->> 'subject'
+        WHERE e ->> 'about' = 'tenant' AND mailgres.is_address(t.contact_email)
+        ORDER BY t.tenant_id
+    LOOP
+        to_log := to_log || mailgres.notify(mailgres.alert_notification('tenant:' || v.tenant_id, v_unnotified), v.contact_email);
+    END LOOP;
+
+    UPDATE mailgres.alerts a SET notified = e ->> 'state', notified_at = mailgres.now()
+    FROM jsonb_array_elements(v_unnotified) e
+    WHERE a.rule = e ->> 'rule' AND a.subject = e ->> 'subject';
+    GET DIAGNOSTICS handled = ROW_COUNT;
+    UPDATE mailgres.notification_state n SET alerts_at = mailgres.now() WHERE n.audience = 'operators';
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.check_alerts(text) IS
+    'Finds which alerts fire and which are over, and tells people what they do not know; returns how many, and what to log.';
+
+-- ---- sql/30_engine/60_notify/40_channels.sql
+
+-- How people are told, whatever of: by an email through the queue, which is part of the
+-- transaction that finds the news, and by a webhook, which is called when that is
+-- committed. A webhook that fails ten times in a row is switched off.
+
+CREATE FUNCTION mailgres.enqueue_alert(p_to text, p_payload jsonb) RETURNS text
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_to IS NOT NULL THEN
+        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
+    END IF;
+    RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLERRM;  -- the log and the webhook have to do
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.enqueue_alert(text, jsonb) IS
+    'Enqueues an alert; returns why it could not, or null.';
+
+-- Operators by email and webhook, a tenant's contact by email.
+CREATE FUNCTION mailgres.notify(p_notice jsonb, p_email text) RETURNS jsonb
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF p_notice ->> 'audience' = 'operators' THEN
+        INSERT INTO mailgres.notifications (body) VALUES (p_notice);
+    END IF;
+    RETURN p_notice || jsonb_build_object('mail', mailgres.enqueue_alert(p_email, p_notice));
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.notify(jsonb, text) IS
+    'Tells people by email and, operators, by the webhook; returns what to log.';
+
+-- The one row that holds what operators were told, locked: one at a time tells.
+CREATE FUNCTION mailgres.lock_notification_state() RETURNS mailgres.notification_state
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_state mailgres.notification_state;
+BEGIN
+    INSERT INTO mailgres.notification_state (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
+    SELECT * INTO v_state FROM mailgres.notification_state n WHERE n.audience = 'operators' FOR UPDATE;
+    RETURN v_state;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.lock_notification_state() IS 'What the operators were told, locked.';
+
+-- News that are an hour old are none. Who takes some has a minute to tell them.
+CREATE FUNCTION mailgres.deliver_notifications(p_webhook text, OUT handled int, OUT notifications jsonb)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_old int;
+BEGIN
+    DELETE FROM mailgres.notifications n WHERE n.at <= mailgres.now() - interval '1 hour';
+    GET DIAGNOSTICS v_old = ROW_COUNT;
+    WITH taken AS (
+        UPDATE mailgres.notifications n SET taken_until = mailgres.now() + interval '1 minute'
+        WHERE p_webhook IS NOT NULL
+          AND n.id = ANY (ARRAY(
+            SELECT x.id FROM mailgres.notifications x
+            WHERE (x.taken_until IS NULL OR x.taken_until <= mailgres.now())
+              AND NOT EXISTS (
+                SELECT FROM mailgres.notification_state o
+                WHERE o.audience = 'operators' AND o.webhook = p_webhook AND o.webhook_off_since IS NOT NULL)
+            ORDER BY x.id LIMIT 5
+            FOR UPDATE SKIP LOCKED))
+        RETURNING n.id, n.body
+    )
+    SELECT v_old + count(*), coalesce(jsonb_agg(t.body || jsonb_build_object('id', t.id) ORDER BY t.id), '[]')
+    INTO handled, notifications FROM taken t;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.deliver_notifications(text) IS
+    'Takes news for the webhook with that digest, unless it is switched off.';
+
+CREATE FUNCTION mailgres.record_webhook_result(p_webhook text, p_ok boolean, p_notification bigint DEFAULT NULL) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    c_most      constant int := 10;
+    c_attempts     constant int := 3;
+    v_failures  int;
+BEGIN
+    PERFORM mailgres.lock_notification_state();
+    DELETE FROM mailgres.notifications n WHERE n.id = p_notification AND (p_ok OR n.attempts >= c_attempts - 1);
+    UPDATE mailgres.notifications n
+    SET attempts = n.attempts + 1, taken_until = mailgres.now() + interval '1 minute'
+    WHERE n.id = p_notification;
+    UPDATE mailgres.notification_state n
+    SET webhook = p_webhook,
+        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
+                           + (NOT p_ok)::int,
+        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
+    WHERE n.audience = 'operators'
+    RETURNING n.webhook_failures INTO v_failures;
+    IF v_failures IS DISTINCT FROM c_most THEN
+        RETURN false;
+    END IF;
+    UPDATE mailgres.notification_state n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.record_webhook_result(text, boolean, bigint) IS
+    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
+
+CREATE FUNCTION mailgres.reset_webhook() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE mailgres.notification_state n SET webhook_failures = 0, webhook_off_since = NULL
+    WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reset_webhook() IS
+    'Lets the alert webhook be called again; false if it was not switched off.';
+
+-- ---- sql/30_engine/60_notify/50_dead_letters.sql
 
 -- Whoever takes a death writes it into the log of its process, as JobFailed: the worker that
 -- made the last try, else a janitor. Nobody else gets it, so each is told once; and one whose
 -- transaction took long is found when it is committed.
 
-CREATE FUNCTION mailgres.take_deaths(
-    p_limit int DEFAULT 1000, p_ids uuid[] DEFAULT NULL, OUT handled int, OUT told jsonb
+CREATE FUNCTION mailgres.log_dead_letters(
+    p_limit int DEFAULT 1000, p_ids uuid[] DEFAULT NULL, OUT handled int, OUT to_log jsonb
 )
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
     WITH taken AS (
-        DELETE FROM mailgres.deaths d
+        DELETE FROM mailgres.dead_letters_to_log d
         WHERE (d.queue_id, d.log_id) IN (
-            SELECT x.queue_id, x.log_id FROM mailgres.deaths x
+            SELECT x.queue_id, x.log_id FROM mailgres.dead_letters_to_log x
             WHERE p_ids IS NULL OR x.queue_id = ANY (p_ids)
             LIMIT p_limit FOR UPDATE SKIP LOCKED)
         RETURNING d.queue_id, d.log_id
@@ -5111,21 +5959,15 @@ BEGIN
                'maxAttempts', q.max_retries + 1, 'errorCode', l.error_code, 'errorReason', l.error_message,
                'errorClass', l.error_class, 'deadReason', l.dead_reason, 'template', l.template_type,
                'provider', l.provider) ORDER BY l.id), '[]')
-    INTO handled, told
+    INTO handled, to_log
     FROM taken t
     JOIN public.email_logs l ON l.queue_id = t.queue_id AND l.id = t.log_id
     JOIN public.email_queue q ON q.id = t.queue_id;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.take_deaths(int, uuid[]) IS
+COMMENT ON FUNCTION mailgres.log_dead_letters(int, uuid[]) IS
     'Takes deaths that nobody has told of, of these emails or of any; returns how many, and what to log.';
-
--- ---- sql/30_engine/94_tell.sql
-
--- Tells people of new dead letters: the operators of all, a tenant's contact of its own.
--- At most one message in 15 minutes to each. That one of these messages died is nothing
--- to write about. That there are too many is an alert.
 
 -- What the dead letters of a time have in common, most frequent first.
 CREATE FUNCTION mailgres.dead_reasons(p_since timestamptz, p_until timestamptz, p_tenant text) RETURNS jsonb
@@ -5152,7 +5994,7 @@ COMMENT ON FUNCTION mailgres.dead_reasons(timestamptz, timestamptz, text) IS
     'Reasons, codes and templates of the dead letters of a time.';
 
 -- Counts those that are new, for whom they concern.
-CREATE FUNCTION mailgres.count_dead(p_since timestamptz, p_until timestamptz) RETURNS int
+CREATE FUNCTION mailgres.count_new_dead_letters(p_since timestamptz, p_until timestamptz) RETURNS int
     LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -5165,7 +6007,7 @@ BEGIN
           AND q.template_type <> 'mailgres_alert'
         GROUP BY 1
     ), of_tenants AS (
-        INSERT INTO mailgres.notices AS n (audience, seen_until, waiting)
+        INSERT INTO mailgres.notification_state AS n (audience, seen_until, waiting)
         SELECT 'tenant:' || d.tenant_id, p_since, d.emails
         FROM dead d JOIN mailgres.tenants t ON t.tenant_id = d.tenant_id
         WHERE mailgres.is_address(t.contact_email)
@@ -5173,7 +6015,7 @@ BEGIN
             SET waiting = n.waiting + excluded.waiting,
                 seen_until = CASE WHEN n.waiting = 0 THEN excluded.seen_until ELSE n.seen_until END
     )
-    UPDATE mailgres.notices n
+    UPDATE mailgres.notification_state n
     SET waiting = n.waiting + (SELECT coalesce(sum(d.emails), 0) FROM dead d), seen_until = p_until
     WHERE n.audience = 'operators'
     RETURNING (SELECT coalesce(sum(d.emails), 0) FROM dead d) INTO v_count;
@@ -5181,13 +6023,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.count_dead(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION mailgres.count_new_dead_letters(timestamptz, timestamptz) IS
     'Counts new dead letters for the operators and for tenants with a contact.';
 
 -- Emails die at the start of the transaction that gives them up, and are seen at its end.
 -- One that has only read so far may yet do so; but a long report, or a session whose times
 -- are hidden from the owner of this function, holds up nobody for more than a minute.
-CREATE FUNCTION mailgres.all_dead_until() RETURNS timestamptz
+CREATE FUNCTION mailgres.dead_letters_complete_until() RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN mailgres.now() - (
     SELECT greatest(interval '10 seconds', interval '1 microsecond' + max(
@@ -5198,28 +6040,28 @@ RETURN mailgres.now() - (
       AND a.backend_type IS DISTINCT FROM 'autovacuum worker'  -- nothing dies of a vacuum
       AND (a.xact_start IS NOT NULL OR a.query = '<insufficient privilege>'));
 
-COMMENT ON FUNCTION mailgres.all_dead_until() IS
+COMMENT ON FUNCTION mailgres.dead_letters_complete_until() IS
     'Up to when all that died are seen; what takes longer than an hour is not waited for.';
 
-CREATE FUNCTION mailgres.tell(
-    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT told jsonb
+CREATE FUNCTION mailgres.notify_dead_letters(
+    p_limit int DEFAULT 10000, p_email text DEFAULT NULL, OUT handled int, OUT to_log jsonb
 )
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     -- Who died in a transaction that is not over yet is found the next time.
-    v_until  timestamptz := mailgres.all_dead_until();
-    v_since  timestamptz := (mailgres.lock_notices()).seen_until;
+    v_until  timestamptz := mailgres.dead_letters_complete_until();
+    v_since  timestamptz := (mailgres.lock_notification_state()).seen_until;
     v_first  timestamptz;
     v        record;
 BEGIN
-    told := '[]';
+    to_log := '[]';
     v_first := (
         SELECT q.due_at FROM public.email_queue q
         WHERE q.status = 'failed' AND q.due_at > v_since AND q.due_at <= v_until
         ORDER BY q.due_at OFFSET p_limit - 1 LIMIT 1);
-    handled := mailgres.count_dead(v_since, greatest(coalesce(v_first, v_until), v_since));
+    handled := mailgres.count_new_dead_letters(v_since, greatest(coalesce(v_first, v_until), v_since));
     IF v_first IS NOT NULL THEN
         handled := greatest(handled, p_limit);
         RETURN;  -- there are more: tell of all of them at once
@@ -5227,27 +6069,829 @@ BEGIN
 
     FOR v IN
         SELECT n.*, t.tenant_id, t.contact_email, n.audience = 'operators' AS is_operators
-        FROM mailgres.notices n
+        FROM mailgres.notification_state n
         LEFT JOIN mailgres.tenants t ON n.audience = 'tenant:' || t.tenant_id
-        WHERE n.waiting > 0 AND (n.told_at IS NULL OR n.told_at <= mailgres.now() - interval '15 minutes')
+        WHERE n.waiting > 0 AND (n.notified_at IS NULL OR n.notified_at <= mailgres.now() - interval '15 minutes')
         ORDER BY n.audience
         FOR UPDATE OF n
     LOOP
-        told := told || mailgres.announce(
+        to_log := to_log || mailgres.notify(
             jsonb_build_object(
                 'event', 'DeadLetters', 'audience', v.audience, 'at', mailgres.now(), 'new', v.waiting,
                 'reasons', mailgres.dead_reasons(
-                    CASE WHEN v.is_operators THEN v.told_until ELSE v.seen_until END, v_until, v.tenant_id)),
+                    CASE WHEN v.is_operators THEN v.notified_until ELSE v.seen_until END, v_until, v.tenant_id)),
             CASE WHEN v.is_operators THEN p_email ELSE v.contact_email END);
-        UPDATE mailgres.notices n SET waiting = 0, told_at = mailgres.now(), told_until = v_until WHERE n.audience = v.audience;
+        UPDATE mailgres.notification_state n SET waiting = 0, notified_at = mailgres.now(), notified_until = v_until WHERE n.audience = v.audience;
     END LOOP;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.tell(int, text) IS
+COMMENT ON FUNCTION mailgres.notify_dead_letters(int, text) IS
     'Tells people of new dead letters: enqueues emails and news; returns how many were new, and what to log.';
 
--- ---- sql/30_engine/95_templates.sql
+-- ---- sql/30_engine/70_admin/10_providers.sql
+
+-- What operators set about providers and see of them, and what a worker says of its own.
+
+CREATE FUNCTION mailgres.require_provider(p_name text) RETURNS mailgres.providers
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_provider mailgres.providers;
+BEGIN
+    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG070', format('there is no provider %L', p_name),
+            format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
+    END IF;
+    RETURN v_provider;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.require_provider(text) IS 'The provider, locked; refuses an unknown name.';
+
+CREATE FUNCTION mailgres.register_providers(p_providers jsonb) RETURNS text[]
+    LANGUAGE sql
+AS $$
+    WITH given AS (
+        SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false) AS fixed_batches
+        FROM jsonb_to_recordset(p_providers)
+            AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+    ), registered AS (
+        INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+        SELECT g.* FROM given g
+        -- a restart with the same settings writes nothing
+        WHERE NOT EXISTS (
+            SELECT FROM mailgres.providers k
+            WHERE (k.name, k.kind, k.idempotent, k.batch_size, k.fixed_batches)
+                  = (g.name, g.kind, g.idempotent, g.batch_size, g.fixed_batches))
+        ORDER BY g.name
+        ON CONFLICT (name) DO UPDATE
+            SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
+                fixed_batches = excluded.fixed_batches
+        RETURNING p.name, p.xmax = 0 AS is_new
+    )
+    SELECT coalesce(array_agg(r.name) FILTER (WHERE r.is_new), '{}') FROM registered r
+$$;
+
+COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
+    'Registers providers; returns the names of those that were not known.';
+
+-- A worker says at its start which providers it has, in the order of preference:
+-- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
+-- They are registered, and those with a route of their own get it, by the same name:
+-- accounts of some tenants. The default route and the rate limits are everybody's. The
+-- first worker sets them, if the route is still as the migration made it; after that
+-- only commands do, and the worker learns what differs from what it was given.
+CREATE FUNCTION mailgres.use_providers(
+    p_providers jsonb,
+    OUT was_initial boolean, OUT wanted text[], OUT actual text[], OUT other_limits jsonb
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_new  constant text[] := mailgres.register_providers(p_providers);
+BEGIN
+    WITH fresh AS (
+        INSERT INTO mailgres.routes (route, description)
+        SELECT x.name, 'The account of this name.'
+        FROM jsonb_to_recordset(p_providers) AS x(name text, own_route boolean)
+        WHERE x.own_route AND NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = x.name)
+        ORDER BY x.name
+        ON CONFLICT DO NOTHING RETURNING route
+    )
+    INSERT INTO mailgres.route_providers (route, position, provider) SELECT f.route, 1, f.route FROM fresh f;
+
+    wanted := ARRAY(
+        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x
+        WHERE NOT coalesce((x.value ->> 'own_route')::boolean, false) ORDER BY x.ordinality);
+    was_initial := mailgres.set_initial_route(wanted);
+    actual := mailgres.providers_of('default');
+
+    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    WHERE x.emails_per_second IS NOT NULL AND (was_initial OR x.name = ANY (v_new));
+    SELECT coalesce(jsonb_object_agg(x.name, b.per_second), '{}') INTO other_limits
+    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
+    LEFT JOIN mailgres.buckets b ON b.name = 'emails:' || x.name
+    WHERE x.emails_per_second IS NOT NULL AND b.per_second IS DISTINCT FROM x.emails_per_second;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
+    'Registers the providers of a worker; sets the default route if it is as the migration made it, and says how it is.';
+
+-- What a provider told a worker of its limits; null: it said nothing. Its count of a day
+-- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
+CREATE FUNCTION mailgres.learn_limits(
+    p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- The provider before its usage, as finish locks them. A claim that has the bucket does
+    -- not wait for the provider.
+    PERFORM mailgres.require_provider(p_name);
+    UPDATE mailgres.providers p
+    SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
+    WHERE p.name = p_name
+      AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
+          (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
+    IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
+        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
+    END IF;
+    INSERT INTO mailgres.quota_usage (provider, period, starts, emails, reported, reported_until)
+    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), 0, p_sent_today,
+           mailgres.now() + interval '1 hour'
+    FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
+    ON CONFLICT (provider, period, starts) DO UPDATE
+        SET reported = excluded.reported, reported_until = excluded.reported_until;
+    PERFORM mailgres.apply_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
+    'Keeps what a provider said of its own limits, for all workers.';
+
+-- Emails that wait because of a provider wait until their time, also when an operator knows
+-- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
+-- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
+-- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
+CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now   constant timestamptz := mailgres.now();
+    v_ids   uuid[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
+          AND (q.error_class IN ('rate', 'quota')
+               -- tried whether the provider is back, and waits longer than its policy says
+               OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
+                  AND q.error_class IN ('transient', 'ambiguous')));
+    IF NOT p_limits_only THEN
+        v_ids := v_ids || ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE (q.uncertain_since IS NOT NULL OR q.parked_since IS NOT NULL AND q.status = 'pending')
+              AND q.status = 'pending' AND NOT q.ready AND q.provider = p.name);
+    END IF;
+    v_ids := mailgres.with_whole_batches(ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
+          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
+        ORDER BY q.id FOR UPDATE SKIP LOCKED));
+    UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
+    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
+
+CREATE FUNCTION mailgres.limit_provider(
+    p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_provider mailgres.providers := mailgres.require_provider(p_name);
+BEGIN
+    IF p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 OR p_daily < 1 OR p_monthly < 1 THEN
+        PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
+    UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
+    -- What was waited for may no longer hold.
+    IF v_provider.limited_by = 'quota' THEN
+        PERFORM mailgres.release_waiting(v_provider, true);
+    END IF;
+    UPDATE mailgres.providers p SET limited_until = NULL, limited_by = NULL
+    WHERE p.name = p_name AND p.limited_by = 'quota';
+    PERFORM mailgres.apply_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
+    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
+
+CREATE FUNCTION mailgres.pause_provider(
+    p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.require_provider(p_name);
+    IF p_until <= mailgres.now() THEN
+        PERFORM mailgres.refuse('MG073', 'the pause would be over already',
+            'Give a time in the future, or none to pause until it is resumed.');
+    END IF;
+    UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
+    WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
+    'Claims nothing for a provider until then; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.require_provider(p_name);
+    UPDATE mailgres.providers p SET paused_until = NULL, pause_reason = NULL WHERE p.name = p_name;
+    INSERT INTO mailgres.provider_events (provider, event) VALUES (p_name, 'Resumed');
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
+
+CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_provider mailgres.providers := mailgres.require_provider(p_name);
+BEGIN
+    PERFORM mailgres.release_waiting(v_provider, false);
+    UPDATE mailgres.providers p
+    SET limited_until = NULL, limited_by = NULL, failures = 0, failed_at = '{}'
+    WHERE p.name = p_name;
+    IF v_provider.circuit <> 'closed' THEN
+        PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
+    END IF;
+    -- A quota that is used up stays so.
+    PERFORM mailgres.apply_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.reset_provider(text) IS
+    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
+
+CREATE FUNCTION mailgres.provider_states()
+    RETURNS TABLE (
+        provider        text,
+        kind            text,
+        enabled         boolean,
+        usable          boolean,
+        circuit         text,
+        circuit_since   timestamptz,
+        circuit_until   timestamptz,
+        circuit_reason  text,
+        failures        int,
+        paused_until    timestamptz,
+        pause_reason    text,
+        limited_until     timestamptz,
+        limited_by       text,
+        emails_per_second  double precision,
+        email_tokens    double precision,
+        calls_per_second   double precision,
+        call_tokens     double precision,
+        used_today      int,
+        daily_quota     int,
+        used_this_month int,
+        monthly_quota   int,
+        routes          text[])
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.name, p.kind, p.enabled, mailgres.is_usable(p),
+           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
+           mailgres.redact_addresses(p.circuit_reason),
+           p.failures,
+           CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
+           CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,
+           CASE WHEN p.limited_until > mailgres.now() THEN p.limited_until END,
+           CASE WHEN p.limited_until > mailgres.now() THEN p.limited_by END,
+           e.per_second, mailgres.tokens_of(e), c.per_second, mailgres.tokens_of(c),
+           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(mailgres.used_of_quota(d, mailgres.now()), 0) END, p.daily_quota,
+           CASE WHEN p.monthly_quota IS NOT NULL THEN coalesce(m.emails, 0) END, p.monthly_quota,
+           ARRAY(SELECT rp.route FROM mailgres.route_providers rp WHERE rp.provider = p.name ORDER BY rp.route)
+    FROM mailgres.providers p
+    LEFT JOIN mailgres.buckets e ON e.name = 'emails:' || p.name
+    LEFT JOIN mailgres.buckets c ON c.name = 'calls:' || p.name
+    LEFT JOIN mailgres.quota_usage d
+        ON d.provider = p.name AND d.period = 'day' AND d.starts = date_trunc('day', mailgres.now(), 'UTC')
+    LEFT JOIN mailgres.quota_usage m
+        ON m.provider = p.name AND m.period = 'month' AND m.starts = date_trunc('month', mailgres.now(), 'UTC')
+    ORDER BY p.name
+$$;
+
+COMMENT ON FUNCTION mailgres.provider_states() IS
+    'Every provider: circuit, pause, waits, what its limits leave, quotas, routes.';
+
+-- ---- sql/30_engine/70_admin/20_routes.sql
+
+-- What operators set about routes and see of them.
+
+CREATE FUNCTION mailgres.require_route(p_route text) RETURNS mailgres.routes
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_route mailgres.routes;
+BEGIN
+    SELECT * INTO v_route FROM mailgres.routes r WHERE r.route = p_route FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG011', format('there is no route %L', p_route),
+            format('Known routes: %s.', (SELECT string_agg(r.route, ', ' ORDER BY r.route) FROM mailgres.routes r)));
+    END IF;
+    RETURN v_route;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.require_route(text) IS 'The route, locked; refuses an unknown name.';
+
+CREATE FUNCTION mailgres.providers_of(p_route text) RETURNS text[]
+    LANGUAGE sql STABLE
+RETURN ARRAY(SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = p_route ORDER BY rp.position);
+
+COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in the order of preference.';
+
+CREATE FUNCTION mailgres.set_initial_route(p_providers text[]) RETURNS boolean
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    -- Without a lock first: it is not initial any more when the second worker starts.
+    IF NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = 'default' AND r.initial) THEN
+        RETURN false;
+    END IF;
+    -- One at a time: workers of a fleet start together.
+    PERFORM FROM mailgres.routes r WHERE r.route = 'default' AND r.initial FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE mailgres.routes r SET initial = false WHERE r.route = 'default';
+    IF mailgres.providers_of('default') <> '{capture}' THEN
+        RETURN false;  -- somebody set it by hand
+    END IF;
+    DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
+    INSERT INTO mailgres.route_providers (route, position, provider)
+    SELECT 'default', x.ordinality, x.name FROM unnest(p_providers) WITH ORDINALITY x(name);
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_initial_route(text[]) IS
+    'Sets the default route if it is still as the migration made it; returns whether it was.';
+
+CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
+        PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
+            'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
+    END IF;
+    PERFORM mailgres.require_provider(x.name)
+    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
+    INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
+    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
+    DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
+    INSERT INTO mailgres.route_providers (route, position, provider)
+    SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
+    GROUP BY x.name;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
+    'Makes a route, or leads one along other providers.';
+
+CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.require_route(p_route);
+    UPDATE mailgres.routes r SET paused = true WHERE r.route = p_route;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_route(text) IS
+    'Claims nothing for a route until it is resumed; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.require_route(p_route);
+    UPDATE mailgres.routes r SET paused = false WHERE r.route = p_route;
+    PERFORM pg_notify('mailgres', '');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_route(text) IS 'Ends the pause of a route.';
+
+CREATE FUNCTION mailgres.route_states()
+    RETURNS TABLE (route text, paused boolean, providers text[], usable text[], tenants bigint, description text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.route, r.paused,
+           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE p.name IS NOT NULL), '{}'),
+           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE mailgres.is_usable(p)), '{}'),
+           (SELECT count(*) FROM mailgres.tenants t WHERE t.route = r.route), r.description
+    FROM mailgres.routes r
+    LEFT JOIN mailgres.route_providers rp ON rp.route = r.route
+    LEFT JOIN mailgres.providers p ON p.name = rp.provider
+    GROUP BY r.route
+    ORDER BY r.route
+$$;
+
+COMMENT ON FUNCTION mailgres.route_states() IS
+    'Every route: whether it is paused, its providers, those that can send now.';
+
+-- ---- sql/30_engine/70_admin/30_tenants.sql
+
+-- What operators set about tenants and see of them.
+
+CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
+        PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
+    END IF;
+    PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
+    'Sets how many emails of a tenant may leave in a second; null means any number.';
+
+CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.set_tenant(p_tenant, '{}');
+    UPDATE mailgres.tenants t SET paused_at = coalesce(t.paused_at, mailgres.now()), pause_reason = p_reason
+    WHERE t.tenant_id = p_tenant;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
+    'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
+
+CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE mailgres.tenants t SET paused_at = NULL, pause_reason = NULL
+    WHERE t.tenant_id = p_tenant AND t.paused_at IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_notify('mailgres', '');
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.resume_tenant(text) IS 'Ends the pause of a tenant; false if it was not paused.';
+
+CREATE FUNCTION mailgres.set_tenant_weight(p_tenant text, p_weight int) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_weight IS NULL OR p_weight NOT BETWEEN 1 AND 100 THEN
+        PERFORM mailgres.refuse('MG071', 'a weight is a whole number from 1 to 100', 'To stop a tenant, pause it.');
+    END IF;
+    PERFORM mailgres.set_tenant(p_tenant, '{}');
+    UPDATE mailgres.tenants t SET weight = p_weight WHERE t.tenant_id = p_tenant;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_tenant_weight(text, int) IS
+    'Sets how many times three emails a tenant may have in a turn while others wait.';
+
+-- Those about whom something is set, and those who had emails settled in the last days.
+CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
+    tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
+    route text, contact_email text, sent bigint, failed bigint, cancelled bigint
+)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH settled AS (
+        SELECT x.tenant_id,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
+               coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled
+        FROM (
+            SELECT r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
+            WHERE r.hour > mailgres.now() - p_days * interval '1 day'
+            UNION ALL
+            SELECT d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d
+            WHERE d.hour > mailgres.now() - p_days * interval '1 day'
+        ) x
+        GROUP BY x.tenant_id
+    ), waiting AS (
+        SELECT DISTINCT w.tenant FROM mailgres.routes r CROSS JOIN LATERAL (
+            WITH RECURSIVE walk AS (
+                SELECT mailgres.next_tenant(r.route, '', false) AS tenant
+                UNION ALL
+                SELECT mailgres.next_tenant(r.route, k.tenant, false) FROM walk k WHERE k.tenant IS NOT NULL
+            )
+            SELECT k.tenant FROM walk k WHERE k.tenant IS NOT NULL
+        ) w
+    ), known AS (
+        SELECT t.tenant_id FROM mailgres.tenants t
+        UNION SELECT substr(b.name, 8) FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%'
+        UNION SELECT s.tenant_id FROM settled s
+        UNION SELECT w.tenant FROM waiting w
+    )
+    SELECT k.tenant_id, coalesce(t.weight, 1), t.paused_at, t.pause_reason, b.per_second, t.route, t.contact_email,
+           coalesce(s.sent, 0), coalesce(s.failed, 0), coalesce(s.cancelled, 0)
+    FROM known k
+    LEFT JOIN mailgres.tenants t ON t.tenant_id = k.tenant_id
+    LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || k.tenant_id
+    LEFT JOIN settled s ON s.tenant_id = k.tenant_id
+    ORDER BY k.tenant_id
+$$;
+
+COMMENT ON FUNCTION mailgres.tenant_states(int) IS
+    'The tenants: what is set about them, and what became of their emails of the last days.';
+
+-- p_settings: an object with what is to change, `route` or `contact_email`; null takes
+-- it away.
+CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_route    constant text := p_settings ->> 'route';
+    v_contact  constant text := p_settings ->> 'contact_email';
+BEGIN
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters.');
+    END IF;
+    IF v_route IS NOT NULL THEN
+        PERFORM mailgres.require_route(v_route);
+    END IF;
+    IF NOT mailgres.is_address(v_contact) THEN
+        PERFORM mailgres.refuse('MG002', 'the contact is not an email address',
+            'Give one plain address such as ana@example.com.');
+    END IF;
+    INSERT INTO mailgres.tenants AS t (tenant_id, route, contact_email) VALUES (p_tenant, v_route, v_contact)
+    ON CONFLICT (tenant_id) DO UPDATE
+        SET route = CASE WHEN p_settings ? 'route' THEN excluded.route ELSE t.route END,
+            contact_email = CASE WHEN p_settings ? 'contact_email' THEN excluded.contact_email
+                                 ELSE t.contact_email END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
+    'Sets the route or the contact of a tenant; what is not named stays.';
+
+-- ---- sql/30_engine/70_admin/40_policies.sql
+
+-- What holds for emails that do not say otherwise. A worker may be given other defaults
+-- than the queue has: the first one sets them, after that only a command does.
+
+CREATE FUNCTION mailgres.require_policy(p_name text) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM mailgres.retry_policies p WHERE p.name = p_name) THEN
+        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', left(p_name, 100)),
+            format('Known policies: %s.',
+                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.require_policy(text) IS 'Refuses an unknown name.';
+
+-- p_settings: what is to change, the columns of retry_policies; what is not named stays,
+-- and steps and base take each other's place.
+CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_policy  mailgres.retry_policies;
+BEGIN
+    SELECT * INTO v_policy FROM mailgres.retry_policies p WHERE p.name = p_name FOR UPDATE;
+    IF NOT FOUND AND NOT (p_settings ? 'max_retries' AND (p_settings ? 'steps' OR p_settings ? 'base')) THEN
+        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', p_name),
+            format('To make it, give its retries and its waits. Known policies: %s.',
+                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
+    END IF;
+    v_policy.factor := coalesce(v_policy.factor, 2);
+    v_policy.cap := coalesce(v_policy.cap, '1 day');
+    v_policy.jitter_down := coalesce(v_policy.jitter_down, 0);
+    v_policy.jitter_up := coalesce(v_policy.jitter_up, 0);
+    v_policy.description := coalesce(v_policy.description, '');
+    IF p_settings ? 'steps' THEN
+        v_policy.base := NULL;
+    ELSIF p_settings ? 'base' THEN
+        v_policy.steps := NULL;
+    END IF;
+    v_policy := jsonb_populate_record(v_policy, p_settings || jsonb_build_object('name', p_name));
+    INSERT INTO mailgres.retry_policies SELECT v_policy.*
+    ON CONFLICT (name) DO UPDATE
+        SET (max_retries, steps, base, factor, cap, jitter_down, jitter_up, description)
+            = (excluded.max_retries, excluded.steps, excluded.base, excluded.factor, excluded.cap,
+               excluded.jitter_down, excluded.jitter_up, excluded.description);
+EXCEPTION
+    WHEN check_violation OR not_null_violation OR data_exception THEN
+        PERFORM mailgres.refuse('MG074', format('the retry policy %L is not valid', p_name),
+            'It takes a name of lower-case letters, 0 to 100 retries, and waits above zero: a list of them, or a first one with a factor from 1 to 10; jitter is a fraction from 0 to 1.');
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, or changes one.';
+
+CREATE FUNCTION mailgres.use_defaults(
+    p_retry_policy text, p_expires_after interval,
+    OUT was_initial boolean, OUT retry_policy text, OUT expires_after interval
+)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM mailgres.require_policy(p_retry_policy);
+    was_initial := false;
+    IF EXISTS (SELECT FROM mailgres.settings s WHERE s.initial) THEN
+        UPDATE mailgres.settings s
+        SET initial = false, retry_policy = p_retry_policy, expires_after = p_expires_after
+        WHERE s.initial AND s.retry_policy = 'stepped' AND s.expires_after IS NULL;
+        was_initial := FOUND;
+    END IF;
+    SELECT s.retry_policy, s.expires_after INTO retry_policy, expires_after FROM mailgres.settings s;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.use_defaults(text, interval) IS
+    'A worker''s defaults: set if they are as the migration made them; returns what holds.';
+
+-- p_settings: an object with what is to change, `retry_policy` or `expires_after`; what is
+-- not named stays, and a null lets emails never expire.
+CREATE FUNCTION mailgres.set_defaults(p_settings jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_settings ? 'retry_policy' THEN
+        PERFORM mailgres.require_policy(p_settings ->> 'retry_policy');
+    END IF;
+    IF (p_settings ->> 'expires_after')::interval <= '0' THEN
+        PERFORM mailgres.refuse('MG074', 'emails expire after a time above zero', 'Give none to keep them for ever.');
+    END IF;
+    UPDATE mailgres.settings s
+    SET initial = false,
+        retry_policy = coalesce(p_settings ->> 'retry_policy', s.retry_policy),
+        expires_after = CASE WHEN p_settings ? 'expires_after' THEN (p_settings ->> 'expires_after')::interval
+                             ELSE s.expires_after END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.set_defaults(jsonb) IS
+    'Sets the retry policy or the expiry of emails that do not say otherwise.';
+
+-- ---- sql/30_engine/70_admin/50_suppressions.sql
+
+-- Addresses that get no email.
+
+-- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Says of each, by
+-- its place from 1, whether it is new, was known or is not valid; those that are not are
+-- not written, and the caller decides about the rest.
+CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+    WITH given AS MATERIALIZED (
+        SELECT e.place, e.entry ->> 'recipient_email' AS given,
+               mailgres.canonical_address(e.entry ->> 'recipient_email') AS address,
+               coalesce(nullif(e.entry ->> 'tenant_id', ''), '*') AS tenant,
+               coalesce(nullif(e.entry ->> 'reason', ''), 'manual') AS reason, nullif(e.entry ->> 'detail', '') AS detail
+        FROM jsonb_array_elements(p_entries) WITH ORDINALITY e(entry, place)
+    ), checked AS MATERIALIZED (
+        SELECT g.*, CASE
+            WHEN mailgres.is_address(g.given) IS NOT TRUE THEN 'address'
+            WHEN g.reason NOT IN ('bounced', 'complained', 'unsubscribed', 'manual') THEN 'reason'
+            WHEN length(g.tenant) > 200 THEN 'tenant'
+            WHEN length(g.detail) > 1000 THEN 'detail' END AS fault
+        FROM given g
+    ), added AS (
+        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail)
+        SELECT DISTINCT ON (c.address, c.tenant) c.address, c.tenant, c.reason, c.detail
+        FROM checked c WHERE c.fault IS NULL ORDER BY c.address, c.tenant, c.place
+        ON CONFLICT DO NOTHING
+        RETURNING recipient_email, tenant_id
+    )
+    SELECT c.place, coalesce(c.fault, CASE WHEN a.recipient_email IS NOT NULL
+                                            AND row_number() OVER (PARTITION BY c.address, c.tenant ORDER BY c.place) = 1
+                                           THEN 'added' ELSE 'known' END)
+    FROM checked c
+    LEFT JOIN added a ON a.recipient_email = c.address AND a.tenant_id = c.tenant
+    ORDER BY c.place;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
+    'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
+
+CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH removed AS (
+        DELETE FROM public.email_suppressions s
+        WHERE s.recipient_email IN (SELECT mailgres.canonical_address(a) FROM unnest(p_addresses) a)
+          AND s.tenant_id = coalesce(p_tenant, '*')
+        RETURNING s.recipient_email
+    )
+    SELECT a FROM unnest(p_addresses) a
+    WHERE mailgres.canonical_address(a) IN (SELECT r.recipient_email FROM removed r)
+$$;
+
+COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
+    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';
+
+-- ---- sql/30_engine/70_admin/60_senders.sql
+
+-- What operators set about senders and producers: docs/senders.md.
+
+CREATE FUNCTION mailgres.require_sender(p_sender text) RETURNS text
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    -- a domain is what an address has behind the @
+    v_address constant text := CASE WHEN p_sender LIKE '%@%' THEN p_sender
+                                    ELSE 'x@' || CASE WHEN p_sender LIKE '*.%' THEN substr(p_sender, 3)
+                                                      ELSE p_sender END END;
+BEGIN
+    IF mailgres.is_address(v_address) IS NOT TRUE THEN
+        PERFORM mailgres.refuse('MG075', 'the sender is neither a domain nor an address',
+            'Give a domain such as example.com, *.example.com for all its subdomains, or one plain address.');
+    END IF;
+    RETURN CASE WHEN p_sender LIKE '%@%' THEN mailgres.canonical_address(p_sender)
+                WHEN p_sender LIKE '*.%' THEN '*.' || mailgres.canonical_address(substr(p_sender, 3))
+                ELSE mailgres.canonical_address(p_sender) END;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.require_sender(text) IS
+    'A domain or an address as the list of senders has it; refuses anything else.';
+
+CREATE FUNCTION mailgres.allow_sender(p_tenant text, p_sender text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; * means the list of tenants without one.');
+    END IF;
+    INSERT INTO mailgres.senders (tenant_id, sender) VALUES (p_tenant, mailgres.require_sender(p_sender))
+    ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.allow_sender(text, text) IS
+    'Lets the emails of a tenant (* for those without a list) have senders of a domain, or one address; false if it was allowed before.';
+
+CREATE FUNCTION mailgres.disallow_sender(p_tenant text, p_sender text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM mailgres.senders s
+    WHERE s.tenant_id = p_tenant AND s.sender = mailgres.require_sender(p_sender);
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.disallow_sender(text, text) IS
+    'Takes a domain or an address off the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
+
+CREATE FUNCTION mailgres.bind_producer(p_role text, p_tenant text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = p_role) THEN
+        PERFORM mailgres.refuse('MG076', format('there is no role %L', p_role),
+            'Give the name of a role as pg_roles has it: the one that logs in, or the one that sessions switch to.');
+    END IF;
+    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 OR p_tenant = '*' THEN
+        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; a role is bound to one.');
+    END IF;
+    INSERT INTO mailgres.producers AS b (role_name, tenant_id) VALUES (p_role, p_tenant)
+    ON CONFLICT (role_name) DO UPDATE SET tenant_id = excluded.tenant_id, bound_at = excluded.bound_at
+    WHERE b.tenant_id <> excluded.tenant_id;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.bind_producer(text, text) IS
+    'Lets a role enqueue for one tenant only. It holds for that role, not for its members.';
+
+CREATE FUNCTION mailgres.unbind_producer(p_role text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM mailgres.producers b WHERE b.role_name = p_role;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.unbind_producer(text) IS
+    'Lets a role enqueue for any tenant again; false if it was not bound.';
+
+-- ---- sql/30_engine/70_admin/70_templates.sql
 
 -- Templates are pushed: what is new becomes a version that never changes, what is the
 -- same again changes nothing. Content is {locale: {subject, html, text}}; html may be
@@ -5452,962 +7096,7 @@ $$;
 COMMENT ON FUNCTION mailgres.retire_template(text) IS
     'Takes no new emails for a template; those in the queue are still sent. False if it was retired before.';
 
--- ---- sql/30_engine/96_alert_channels.sql
-
--- How people are told, whatever of: by an email through the queue, which is part of the
--- transaction that finds the news, and by a webhook, which is called when that is
--- committed. A webhook that fails ten times in a row is switched off.
-
-CREATE FUNCTION mailgres.send_alert(p_to text, p_payload jsonb) RETURNS text
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF p_to IS NOT NULL THEN
-        PERFORM public.enqueue_email(NULL, 'mailgres_alert', p_to, p_payload, p_priority => 2);
-    END IF;
-    RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;  -- the log and the webhook have to do
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.send_alert(text, jsonb) IS
-    'Enqueues an alert; returns why it could not, or null.';
-
--- Operators by email and webhook, a tenant's contact by email.
-CREATE FUNCTION mailgres.announce(p_notice jsonb, p_email text) RETURNS jsonb
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF p_notice ->> 'audience' = 'operators' THEN
-        INSERT INTO mailgres.news (body) VALUES (p_notice);
-    END IF;
-    RETURN p_notice || jsonb_build_object('mail', mailgres.send_alert(p_email, p_notice));
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.announce(jsonb, text) IS
-    'Tells people by email and, operators, by the webhook; returns what to log.';
-
--- The one row that holds what operators were told, locked: one at a time tells.
-CREATE FUNCTION mailgres.lock_notices() RETURNS mailgres.notices
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_notices mailgres.notices;
-BEGIN
-    INSERT INTO mailgres.notices (audience) VALUES ('operators') ON CONFLICT DO NOTHING;
-    SELECT * INTO v_notices FROM mailgres.notices n WHERE n.audience = 'operators' FOR UPDATE;
-    RETURN v_notices;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.lock_notices() IS 'What the operators were told, locked.';
-
--- News that are an hour old are none. Who takes some has a minute to tell them.
-CREATE FUNCTION mailgres.take_news(p_webhook text, OUT handled int, OUT news jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_old int;
-BEGIN
-    DELETE FROM mailgres.news n WHERE n.at <= mailgres.now() - interval '1 hour';
-    GET DIAGNOSTICS v_old = ROW_COUNT;
-    WITH taken AS (
-        UPDATE mailgres.news n SET taken_until = mailgres.now() + interval '1 minute'
-        WHERE p_webhook IS NOT NULL
-          AND n.id = ANY (ARRAY(
-            SELECT x.id FROM mailgres.news x
-            WHERE (x.taken_until IS NULL OR x.taken_until <= mailgres.now())
-              AND NOT EXISTS (
-                SELECT FROM mailgres.notices o
-                WHERE o.audience = 'operators' AND o.webhook = p_webhook AND o.webhook_off_since IS NOT NULL)
-            ORDER BY x.id LIMIT 5
-            FOR UPDATE SKIP LOCKED))
-        RETURNING n.id, n.body
-    )
-    SELECT v_old + count(*), coalesce(jsonb_agg(t.body || jsonb_build_object('id', t.id) ORDER BY t.id), '[]')
-    INTO handled, news FROM taken t;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.take_news(text) IS
-    'Takes news for the webhook with that digest, unless it is switched off.';
-
-CREATE FUNCTION mailgres.note_webhook(p_webhook text, p_ok boolean, p_news bigint DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    c_most      constant int := 10;
-    c_tries     constant int := 3;
-    v_failures  int;
-BEGIN
-    PERFORM mailgres.lock_notices();
-    DELETE FROM mailgres.news n WHERE n.id = p_news AND (p_ok OR n.tries >= c_tries - 1);
-    UPDATE mailgres.news n
-    SET tries = n.tries + 1, taken_until = mailgres.now() + interval '1 minute'
-    WHERE n.id = p_news;
-    UPDATE mailgres.notices n
-    SET webhook = p_webhook,
-        webhook_failures = CASE WHEN p_ok THEN 0 WHEN n.webhook = p_webhook THEN n.webhook_failures ELSE 0 END
-                           + (NOT p_ok)::int,
-        webhook_off_since = CASE WHEN n.webhook = p_webhook AND NOT p_ok THEN n.webhook_off_since END
-    WHERE n.audience = 'operators'
-    RETURNING n.webhook_failures INTO v_failures;
-    IF v_failures IS DISTINCT FROM c_most THEN
-        RETURN false;
-    END IF;
-    UPDATE mailgres.notices n SET webhook_off_since = mailgres.now() WHERE n.audience = 'operators';
-    RETURN true;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.note_webhook(text, boolean, bigint) IS
-    'Notes whether a call of the webhook succeeded; returns whether it is switched off by that.';
-
-CREATE FUNCTION mailgres.reset_webhook() RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    UPDATE mailgres.notices n SET webhook_failures = 0, webhook_off_since = NULL
-    WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
-    RETURN FOUND;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.reset_webhook() IS
-    'Lets the alert webhook be called again; false if it was not switched off.';
-
--- ---- sql/30_engine/96_alert_figures.sql
-
--- What the rules of alerts look at. Each of these functions gives figures for some rules
--- and whatever they fire for, and reads rollups, small tables and short stretches of
--- indexes: never the queue, however large it is. Nothing is written, so that they also
--- answer on a standby, and for an analyst when no worker lives.
-
-CREATE TYPE mailgres.alert_figure AS (
-    rule     text,
-    subject  text,
-    figure   double precision,
-    sample   bigint,       -- how much there was to judge by; null: it needs no minimum
-    since    timestamptz   -- when it began, if that is known
-);
-
-CREATE FUNCTION mailgres.alert_window(p_rule text) RETURNS interval
-    LANGUAGE sql STABLE
-RETURN (SELECT r.time_window FROM mailgres.alert_rules r WHERE r.name = p_rule);
-
-COMMENT ON FUNCTION mailgres.alert_window(text) IS 'The window of a rule.';
-
-CREATE FUNCTION mailgres.minutes(p_since timestamptz) RETURNS double precision
-    LANGUAGE sql STABLE
-RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - greatest(p_since, 'epoch')) / 60 END;
-
-COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
-
--- Since when the oldest email of each tenant is due: as counted lately, if all were counted.
--- Else those that are ready, by a step of the index for each tenant and priority, whatever they
--- have, and no more than 5,000 of them: slow only while an old transaction keeps vacuum from it.
-CREATE FUNCTION mailgres.oldest_waiting() RETURNS TABLE (route text, tenant_id text, oldest timestamptz)
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-BEGIN
-    IF EXISTS (SELECT FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until AND NOT d.capped) THEN
-        RETURN QUERY SELECT d.route, d.tenant_id, d.oldest_due FROM mailgres.depth_by_tenant d WHERE d.due > 0;
-        RETURN;
-    END IF;
-    RETURN QUERY
-    WITH RECURSIVE walk AS (
-        (SELECT q.route, q.tenant_id, q.priority, q.next_retry_at, 1 AS step
-         FROM public.email_queue q WHERE q.ready
-         ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1)
-        UNION ALL
-        SELECT n.route, n.tenant_id, n.priority, n.next_retry_at, w.step + 1
-        FROM walk w
-        CROSS JOIN LATERAL (
-            SELECT q.route, q.tenant_id, q.priority, q.next_retry_at
-            FROM public.email_queue q
-            WHERE q.ready AND (q.route, q.tenant_id, q.priority) > (w.route, w.tenant_id, w.priority)
-            ORDER BY q.route, q.tenant_id, q.priority, q.next_retry_at LIMIT 1) n
-        WHERE w.step < 5000
-    )
-    SELECT w.route::text, w.tenant_id::text, min(w.next_retry_at) FROM walk w GROUP BY w.route, w.tenant_id;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.oldest_waiting() IS
-    'Since when the oldest email of each route and tenant is due.';
-
-CREATE TYPE mailgres.waiting_tenant AS (
-    tenant_id  text,
-    oldest     timestamptz,
-    open       boolean   -- neither the tenant nor the route is paused, and a provider can send
-);
-
-CREATE FUNCTION mailgres.waiting_tenants() RETURNS mailgres.waiting_tenant[]
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN ARRAY(
-        SELECT ROW(w.tenant_id, w.oldest,
-                   t.paused_at IS NULL AND NOT s.paused AND cardinality(s.open) > 0)::mailgres.waiting_tenant
-        FROM mailgres.oldest_waiting() w
-        JOIN mailgres.route_states() s ON s.route = w.route
-        LEFT JOIN mailgres.tenants t ON t.tenant_id = w.tenant_id);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.waiting_tenants() IS
-    'Tenants with emails that are due, since when the oldest of each is, and whether it could be taken.';
-
--- What is counted one by one is counted no further than any rule asks, or 10,000.
-CREATE FUNCTION mailgres.most_counted() RETURNS int
-    LANGUAGE sql STABLE
-RETURN (SELECT least(greatest(max(r.threshold), 10000), 1000000)::int + 1 FROM mailgres.alert_rules r);
-
-COMMENT ON FUNCTION mailgres.most_counted() IS 'How far emails are counted for alerts.';
-
--- The last that was seen of anybody who takes emails; of processors without a heartbeat
--- only whether they took any within so many minutes.
-CREATE FUNCTION mailgres.last_seen(p_minutes double precision) RETURNS timestamptz
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-DECLARE
-    v_since  timestamptz := mailgres.now() - p_minutes * interval '1 minute';
-    v_seen   timestamptz := (SELECT max(w.seen_at) FROM mailgres.workers w);
-BEGIN
-    IF v_seen >= v_since THEN
-        RETURN v_seen;
-    END IF;
-    RETURN greatest(
-        v_seen,
-        (SELECT max(q.leased_at) FROM public.email_queue q WHERE q.status = 'sending' AND q.due_at IS NOT NULL),
-        (SELECT l.at FROM public.email_logs l WHERE l.at >= v_since AND l.claimed_at IS NOT NULL LIMIT 1));
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.last_seen(double precision) IS
-    'When a worker or processor was last seen.';
-
--- Who waits though others are served. A tenant with a rate limit of its own waits for that.
-CREATE FUNCTION mailgres.figures_of_starving(p_waiting mailgres.waiting_tenant[]) RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = on
-AS $$
-DECLARE
-    v_limit  double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_starved');
-BEGIN
-    RETURN QUERY
-    WITH served AS MATERIALIZED (
-        SELECT x.tenant_id, max(x.claimed_at) AS claimed_at FROM mailgres.counted_tenants x GROUP BY 1
-    )
-    SELECT 'tenant_starved', w.tenant_id, mailgres.minutes(greatest(min(w.oldest), max(c.claimed_at))),
-           NULL::bigint, NULL::timestamptz
-    FROM unnest(p_waiting) w
-    LEFT JOIN served c ON c.tenant_id = w.tenant_id
-    WHERE (SELECT mailgres.minutes(max(s.claimed_at)) <= v_limit FROM served s)
-      AND w.open AND mailgres.minutes(w.oldest) > v_limit
-      AND NOT EXISTS (SELECT FROM mailgres.buckets b WHERE b.name = 'tenant:' || w.tenant_id)
-    GROUP BY w.tenant_id;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_starving(mailgres.waiting_tenant[]) IS
-    'Figures for alerts about tenants that wait though others are served.';
-
-CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-DECLARE
-    c_look     constant int := 2000;
-    v_most     constant int := mailgres.most_counted();
-    v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
-    v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
-    v_oldest   timestamptz;  -- of all that are due
-    v_open     timestamptz;  -- of those that somebody could take
-    v_promote  timestamptz;  -- of those that nobody has made ready yet
-    v_seen     timestamptz;
-BEGIN
-    SELECT min(w.oldest), min(w.oldest) FILTER (WHERE w.open) INTO v_oldest, v_open FROM unnest(v_waiting) w;
-    SELECT min(x.due_at) INTO v_promote FROM (
-        SELECT q.due_at, q.ready FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.due_at <= mailgres.now() ORDER BY q.due_at LIMIT c_look) x
-    WHERE NOT x.ready;
-    v_oldest := least(v_oldest, v_promote);
-    v_open := least(v_open, v_promote);
-
-    IF v_oldest <= mailgres.now() - mailgres.alert_window('backlog') THEN
-        RETURN QUERY SELECT 'backlog', '', (
-            (SELECT count(*) FROM (SELECT FROM public.email_queue q WHERE q.ready LIMIT v_most) x)
-            + (SELECT count(*) FROM (
-                SELECT q.ready FROM public.email_queue q
-                WHERE q.status = 'pending' AND q.due_at <= mailgres.now() LIMIT v_most) x WHERE NOT x.ready)
-            )::double precision, NULL::bigint, v_oldest + mailgres.alert_window('backlog');
-    END IF;
-    IF mailgres.minutes(v_open) > v_limit THEN
-        v_seen := greatest(mailgres.last_seen(v_limit), v_open);
-        RETURN QUERY SELECT 'no_processor', '', mailgres.minutes(v_seen), NULL::bigint,
-                            v_seen + v_limit * interval '1 minute';
-    END IF;
-    RETURN QUERY SELECT * FROM mailgres.figures_of_starving(v_waiting);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_waiting() IS 'Figures for alerts about emails that are due and not taken.';
-
-CREATE FUNCTION mailgres.figures_of_emails() RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-DECLARE
-    v_most   constant int := mailgres.most_counted();
-    v_stuck  constant interval := mailgres.alert_window('stuck_sending');
-BEGIN
-    RETURN QUERY SELECT 'stuck_sending', '', count(*)::double precision, NULL::bigint,
-                        min(x.leased_at) + v_stuck
-    FROM (
-        SELECT q.leased_at FROM public.email_queue q
-        WHERE q.status = 'sending' AND q.due_at IS NOT NULL
-          AND q.leased_at <= mailgres.now() - v_stuck LIMIT v_most) x;
-
-    RETURN QUERY SELECT 'parked', x.tenant_id::text, count(*)::double precision, NULL::bigint, min(x.parked_since)
-    FROM (
-        SELECT q.tenant_id, q.parked_since FROM public.email_queue q
-        WHERE q.status = 'pending' AND q.parked_since IS NOT NULL LIMIT v_most) x
-    GROUP BY 2;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are parked or stuck.';
-
--- Of tries by the minute in which they ended, of templates by the hour of enqueuing.
-CREATE FUNCTION mailgres.figures_of_outcomes() RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-    v_first  constant timestamptz := mailgres.now() - (
-        SELECT max(r.time_window) FROM mailgres.alert_rules r WHERE r.name IN ('failure_rate', 'dead_letter_rate'));
-    v_since  constant timestamptz := mailgres.now() - mailgres.alert_window('template_failing') - interval '1 hour';
-    v_most   constant double precision := (
-        SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'tenant_dead_letters');
-BEGIN
-    RETURN QUERY
-    WITH minutes AS MATERIALIZED (
-        SELECT m.minute, m.outcome, sum(m.emails) AS emails FROM mailgres.counted_by_minute m
-        WHERE m.minute > v_first AND m.outcome IN ('sent', 'dead', 'retry') GROUP BY 1, 2
-    )
-    SELECT r.name, '', 100.0::double precision * coalesce(sum(m.emails) FILTER (WHERE m.outcome <> 'sent'), 0)
-                            / nullif(sum(m.emails), 0), sum(m.emails)::bigint, NULL::timestamptz
-    FROM mailgres.alert_rules r
-    JOIN minutes m ON m.minute > mailgres.now() - r.time_window
-        -- a try that will be repeated failed, but the email is not dead
-        AND (m.outcome <> 'retry' OR r.name = 'failure_rate')
-    WHERE r.name IN ('failure_rate', 'dead_letter_rate')
-    GROUP BY 1;
-
-    RETURN QUERY SELECT 'template_failing', t.template_type,
-        100.0::double precision * coalesce(sum(t.emails) FILTER (WHERE t.status = 'failed'), 0) / nullif(sum(t.emails), 0),
-        sum(t.emails)::bigint, NULL::timestamptz
-    FROM mailgres.counted_by_template t
-    WHERE t.hour > v_since
-      AND t.status IN ('sent', 'failed')
-    GROUP BY 2;
-
-    RETURN QUERY
-    WITH dead AS MATERIALIZED (
-        SELECT d.tenant_id, sum(d.emails)::double precision AS emails FROM mailgres.counted_dead d GROUP BY 1
-    )
-    SELECT 'tenant_dead_letters', d.tenant_id, d.emails, NULL::bigint, NULL::timestamptz
-    FROM dead d WHERE d.emails > v_most
-    UNION ALL
-    SELECT r.name, '', (SELECT coalesce(sum(d.emails), 0) FROM dead d), NULL, NULL
-    FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_outcomes() IS 'Figures for alerts about how emails ended.';
-
-CREATE FUNCTION mailgres.figures_of_providers() RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN QUERY SELECT 'circuit_open', p.name, greatest(p.reopened, 1)::double precision, NULL::bigint,
-                        NULL::timestamptz
-    FROM mailgres.providers p WHERE p.circuit <> 'closed' AND p.enabled;
-
-    RETURN QUERY SELECT 'provider_missing', m.provider, mailgres.minutes(m.since), NULL::bigint, m.since
-    FROM mailgres.missing_providers() m;
-
-    RETURN QUERY SELECT r.name, s.provider, greatest(
-        100.0 * s.used_today / nullif(s.daily_quota, 0), 100.0 * s.used_this_month / nullif(s.monthly_quota, 0)
-        )::double precision, NULL::bigint, NULL::timestamptz
-    FROM mailgres.provider_states() s, mailgres.alert_rules r
-    WHERE s.enabled AND r.name IN ('quota_80', 'quota_90');
-
-    RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
-    FROM mailgres.notices n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
-
-    RETURN QUERY SELECT 'janitor_failing', j.janitor, j.failures::double precision, NULL::bigint, j.since
-    FROM mailgres.failing_janitors() j;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook and janitors.';
-
--- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
--- has pg_read_all_stats, or owns the database as a superuser.
-CREATE FUNCTION mailgres.figures_of_database() RETURNS SETOF mailgres.alert_figure
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN QUERY SELECT r.name, '', 100.0::double precision * pg_database_size(current_database()) / s.database_capacity,
-                        NULL::bigint, NULL::timestamptz
-    FROM mailgres.settings s, mailgres.alert_rules r
-    WHERE r.name IN ('database_80', 'database_90') AND s.database_capacity IS NOT NULL;
-
-    RETURN QUERY SELECT 'dead_tuples', c.oid::regclass::text,
-                        100.0::double precision * x.dead / nullif(x.dead + x.live, 0), x.dead, NULL::timestamptz
-    FROM pg_class c
-    CROSS JOIN LATERAL (SELECT pg_stat_get_dead_tuples(c.oid) AS dead, pg_stat_get_live_tuples(c.oid) AS live) x
-    WHERE c.relkind = 'r' AND (c.relnamespace = 'mailgres'::regnamespace OR c.oid = ANY (
-        '{public.email_queue,public.email_logs,public.email_suppressions,public.email_templates}'::regclass[]));
-
-    RETURN QUERY SELECT 'old_transaction', '', (date_part('epoch', max(x.age)) / 60)::double precision,
-                        NULL::bigint, NULL::timestamptz
-    FROM (
-        SELECT clock_timestamp() - a.xact_start AS age FROM pg_stat_activity a
-        WHERE a.datname = current_database() AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
-          AND a.backend_type <> 'autovacuum worker' AND a.pid <> pg_backend_pid()
-        UNION ALL
-        SELECT clock_timestamp() - p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()
-    ) x;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.figures_of_database() IS
-    'Figures for alerts about the size of the database and what keeps vacuum from its work.';
-
--- ---- sql/30_engine/96_alerts.sql
-
--- Which alerts fire, and telling of them: each once when it fires, once when it is over.
--- It is over when it was not so for five minutes, and is told of again after 15 at the
--- earliest, so what comes and goes makes no storm. All that is to be told at a time is
--- one message; the next comes after five minutes, unless something critical fires.
-
-CREATE FUNCTION mailgres.rounded(p_figure double precision) RETURNS numeric
-    LANGUAGE sql IMMUTABLE
-RETURN trim_scale(round(p_figure::numeric, 1));
-
-COMMENT ON FUNCTION mailgres.rounded(double precision) IS 'A figure for people.';
-
-CREATE FUNCTION mailgres.alerts_now()
-    RETURNS TABLE (
-        rule text, subject text, severity text, figure numeric, threshold numeric, unit text,
-        since timestamptz, means text, runbook text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    SELECT r.name, f.subject, r.severity, mailgres.rounded(f.figure), mailgres.rounded(r.threshold), r.unit,
-           coalesce(a.since, f.since, mailgres.now()), r.means, r.runbook
-    FROM (
-        SELECT * FROM mailgres.figures_of_waiting()
-        UNION ALL SELECT * FROM mailgres.figures_of_emails()
-        UNION ALL SELECT * FROM mailgres.figures_of_outcomes()
-        UNION ALL SELECT * FROM mailgres.figures_of_providers()
-        UNION ALL SELECT * FROM mailgres.figures_of_database()
-    ) f
-    JOIN mailgres.alert_rules r ON r.name = f.rule
-    LEFT JOIN mailgres.alerts a ON a.rule = f.rule AND a.subject = f.subject AND a.resolved_at IS NULL
-    WHERE r.enabled AND (f.sample IS NULL OR f.sample >= r.least)
-      AND (f.figure > r.threshold OR f.figure = r.threshold AND r.reaches)
-    ORDER BY array_position('{critical,warning,info}', r.severity), r.name, f.figure DESC, f.subject;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.alerts_now() IS
-    'The alerts that fire at this moment, the most severe first.';
-
--- Keeps what fires and what is over.
-CREATE FUNCTION mailgres.note_alerts() RETURNS void
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    c_settles constant interval := '5 minutes';
-BEGIN
-    INSERT INTO mailgres.alerts AS a (rule, subject, figure, since, seen_at)
-    SELECT n.rule, n.subject, n.figure, n.since, mailgres.now() FROM mailgres.alerts_now() n
-    ON CONFLICT (rule, subject) DO UPDATE
-        SET figure = excluded.figure, seen_at = excluded.seen_at, resolved_at = NULL,
-            since = CASE WHEN a.resolved_at IS NULL THEN a.since ELSE excluded.since END;
-    UPDATE mailgres.alerts a SET resolved_at = mailgres.now()
-    WHERE a.resolved_at IS NULL AND a.seen_at <= mailgres.now() - c_settles;
-    -- Of a rule that was switched off nobody wants to hear.
-    DELETE FROM mailgres.alerts a
-    WHERE a.told <> 'firing' AND a.resolved_at <= mailgres.now() - interval '7 days'
-       OR NOT (SELECT r.enabled FROM mailgres.alert_rules r WHERE r.name = a.rule);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.note_alerts() IS 'Keeps which alerts fire now and which are over.';
-
--- What has to be told. Of an alert that was over before anybody was told, nobody is.
-CREATE FUNCTION mailgres.untold_alerts() RETURNS jsonb
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN (
-        SELECT coalesce(jsonb_agg(to_jsonb(x) ORDER BY x.rank, x.rule, x.figure DESC, x.subject), '[]')
-        FROM (
-            SELECT a.rule, r.about, a.subject, s.state, r.severity,
-                   array_position('{critical,warning,info}', r.severity) AS rank,
-                   mailgres.rounded(a.figure) AS figure, mailgres.rounded(r.threshold) AS threshold, r.unit,
-                   a.since, a.resolved_at, r.means, r.runbook
-            FROM mailgres.alerts a
-            JOIN mailgres.alert_rules r ON r.name = a.rule
-            CROSS JOIN LATERAL (SELECT CASE WHEN a.resolved_at IS NULL THEN 'firing' ELSE 'resolved' END AS state) s
-            WHERE CASE s.state
-                WHEN 'firing' THEN a.told <> 'firing'
-                    AND (a.told_at IS NULL OR a.told_at <= mailgres.now() - interval '15 minutes')
-                ELSE a.told = 'firing' END
-        ) x);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.untold_alerts() IS 'Alerts that people have to be told of: they fire, or are over.';
-
--- One message for one audience, with no more than 20 that fire and 20 that are over.
-CREATE FUNCTION mailgres.alert_notice(p_audience text, p_alerts jsonb) RETURNS jsonb
-    LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-    c_most  constant int := 20;
-    v       record;
-BEGIN
-    SELECT coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'firing' AND x.number <= c_most), '[]')
-               AS firing,
-           coalesce(jsonb_agg(x.alert ORDER BY x.ord) FILTER (WHERE x.state = 'resolved' AND x.number <= c_most), '[]')
-               AS resolved,
-           count(*) FILTER (WHERE x.number > c_most) AS more,
-           count(*) FILTER (WHERE x.state = 'firing') AS fire
-    INTO v
-    FROM (
-        SELECT e.alert - 'state' - 'rank' AS alert, e.alert ->> 'state' AS state, e.ord,
-               row_number() OVER (PARTITION BY e.alert ->> 'state' ORDER BY e.ord) AS number
-        FROM jsonb_array_elements(p_alerts) WITH ORDINALITY AS e(alert, ord)
-        WHERE p_audience = 'operators'
-           OR e.alert ->> 'about' = 'tenant' AND 'tenant:' || (e.alert ->> 'subject') = p_audience
-    ) x;
-    RETURN jsonb_build_object(
-        'event', 'Alerts', 'audience', p_audience, 'at', mailgres.now(), 'new', v.fire,
-        'firing', v.firing, 'resolved', v.resolved, 'more', v.more);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.alert_notice(text, jsonb) IS 'What an audience is told of alerts.';
-
--- An email about emails of this kind that fail would fail, too.
-CREATE FUNCTION mailgres.is_worth_mail(p_alerts jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
-RETURN EXISTS (
-    SELECT FROM jsonb_array_elements(p_alerts) e
-    WHERE NOT (e ->> 'about' = 'template' AND e ->> 'subject' = 'mailgres_alert'));
-
-COMMENT ON FUNCTION mailgres.is_worth_mail(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
-
-CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT told jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_notices  mailgres.notices := mailgres.lock_notices();
-    v_untold   jsonb;
-    v          record;
-BEGIN
-    handled := 0;
-    told := '[]';
-    PERFORM mailgres.note_alerts();
-    v_untold := mailgres.untold_alerts();
-    IF v_untold = '[]' OR v_notices.alerts_at > mailgres.now() - interval '5 minutes'
-       AND NOT v_untold @> '[{"state": "firing", "severity": "critical"}]' THEN
-        RETURN;
-    END IF;
-
-    told := told || mailgres.announce(
-        mailgres.alert_notice('operators', v_untold), CASE WHEN mailgres.is_worth_mail(v_untold) THEN p_email END);
-    FOR v IN
-        SELECT DISTINCT t.tenant_id, t.contact_email
-        FROM jsonb_array_elements(v_untold) e
-        JOIN mailgres.tenants t ON t.tenant_id = e ->> 'subject'
-        WHERE e ->> 'about' = 'tenant' AND mailgres.is_address(t.contact_email)
-        ORDER BY t.tenant_id
-    LOOP
-        told := told || mailgres.announce(mailgres.alert_notice('tenant:' || v.tenant_id, v_untold), v.contact_email);
-    END LOOP;
-
-    UPDATE mailgres.alerts a SET told = e ->> 'state', told_at = mailgres.now()
-    FROM jsonb_array_elements(v_untold) e
-    WHERE a.rule = e ->> 'rule' AND a.subject = e ->> 'subject';
-    GET DIAGNOSTICS handled = ROW_COUNT;
-    UPDATE mailgres.notices n SET alerts_at = mailgres.now() WHERE n.audience = 'operators';
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.check_alerts(text) IS
-    'Finds which alerts fire and which are over, and tells people what they do not know; returns how many, and what to log.';
-
--- ---- sql/30_engine/97_capture.sql
-
--- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
--- seen before keeps its first message.
-
-CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    INSERT INTO mailgres.captured (key, queue_id, message)
-    SELECT m.key, m.queue_id, m.message
-    FROM jsonb_to_recordset(p_messages) AS m(key text, queue_id uuid, message jsonb)
-    ON CONFLICT (key) DO NOTHING;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider capture.';
-
--- ---- sql/30_engine/98_use_providers.sql
-
--- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
--- They are registered, and those with a route of their own get it, by the same name:
--- accounts of some tenants. The default route and the rate limits are everybody's. The
--- first worker sets them, if the route is still as the migration made it; after that
--- only commands do, and the worker learns what differs from what it was given.
-
-CREATE FUNCTION mailgres.register_providers(p_providers jsonb) RETURNS text[]
-    LANGUAGE sql
-AS $$
-    WITH given AS (
-        SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false) AS fixed_batches
-        FROM jsonb_to_recordset(p_providers)
-            AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
-    ), registered AS (
-        INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
-        SELECT g.* FROM given g
-        -- a restart with the same settings writes nothing
-        WHERE NOT EXISTS (
-            SELECT FROM mailgres.providers k
-            WHERE (k.name, k.kind, k.idempotent, k.batch_size, k.fixed_batches)
-                  = (g.name, g.kind, g.idempotent, g.batch_size, g.fixed_batches))
-        ORDER BY g.name
-        ON CONFLICT (name) DO UPDATE
-            SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
-                fixed_batches = excluded.fixed_batches
-        RETURNING p.name, p.xmax = 0 AS is_new
-    )
-    SELECT coalesce(array_agg(r.name) FILTER (WHERE r.is_new), '{}') FROM registered r
-$$;
-
-COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
-    'Registers providers; returns the names of those that were not known.';
-
-CREATE FUNCTION mailgres.providers_of(p_route text) RETURNS text[]
-    LANGUAGE sql STABLE
-RETURN ARRAY(SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = p_route ORDER BY rp.position);
-
-COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in the order of preference.';
-
-CREATE FUNCTION mailgres.set_initial_route(p_providers text[]) RETURNS boolean
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    -- Without a lock first: it is not initial any more when the second worker starts.
-    IF NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = 'default' AND r.initial) THEN
-        RETURN false;
-    END IF;
-    -- One at a time: workers of a fleet start together.
-    PERFORM FROM mailgres.routes r WHERE r.route = 'default' AND r.initial FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE mailgres.routes r SET initial = false WHERE r.route = 'default';
-    IF mailgres.providers_of('default') <> '{capture}' THEN
-        RETURN false;  -- somebody set it by hand
-    END IF;
-    DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
-    INSERT INTO mailgres.route_providers (route, position, provider)
-    SELECT 'default', x.ordinality, x.name FROM unnest(p_providers) WITH ORDINALITY x(name);
-    RETURN true;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_initial_route(text[]) IS
-    'Sets the default route if it is still as the migration made it; returns whether it was.';
-
-CREATE FUNCTION mailgres.use_providers(
-    p_providers jsonb,
-    OUT was_initial boolean, OUT wanted text[], OUT actual text[], OUT other_limits jsonb
-)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_new  constant text[] := mailgres.register_providers(p_providers);
-BEGIN
-    WITH fresh AS (
-        INSERT INTO mailgres.routes (route, description)
-        SELECT x.name, 'The account of this name.'
-        FROM jsonb_to_recordset(p_providers) AS x(name text, own_route boolean)
-        WHERE x.own_route AND NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = x.name)
-        ORDER BY x.name
-        ON CONFLICT DO NOTHING RETURNING route
-    )
-    INSERT INTO mailgres.route_providers (route, position, provider) SELECT f.route, 1, f.route FROM fresh f;
-
-    wanted := ARRAY(
-        SELECT x.value ->> 'name' FROM jsonb_array_elements(p_providers) WITH ORDINALITY x
-        WHERE NOT coalesce((x.value ->> 'own_route')::boolean, false) ORDER BY x.ordinality);
-    was_initial := mailgres.set_initial_route(wanted);
-    actual := mailgres.providers_of('default');
-
-    PERFORM mailgres.set_bucket('emails:' || x.name, x.emails_per_second)
-    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
-    WHERE x.emails_per_second IS NOT NULL AND (was_initial OR x.name = ANY (v_new));
-    SELECT coalesce(jsonb_object_agg(x.name, b.per_second), '{}') INTO other_limits
-    FROM jsonb_to_recordset(p_providers) AS x(name text, emails_per_second double precision)
-    LEFT JOIN mailgres.buckets b ON b.name = 'emails:' || x.name
-    WHERE x.emails_per_second IS NOT NULL AND b.per_second IS DISTINCT FROM x.emails_per_second;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
-    'Registers the providers of a worker; sets the default route if it is as the migration made it, and says how it is.';
-
--- ---- sql/30_engine/99_alert_rules.sql
-
--- What operators set about alerts.
-
--- The name that has most in common with another, by pieces of three letters.
-CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
-    LANGUAGE sql STABLE
-RETURN (
-    SELECT r.name
-    FROM mailgres.alert_rules r
-    CROSS JOIN LATERAL (
-        SELECT count(DISTINCT g.piece) AS common
-        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
-        WHERE position(g.piece IN r.name) > 0
-    ) x
-    WHERE x.common > 0
-    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
-
-COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
-
-CREATE FUNCTION mailgres.set_alert_rule(
-    p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
-    p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
-) RETURNS mailgres.alert_rules
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_rule mailgres.alert_rules;
-BEGIN
-    SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
-    IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
-            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
-            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
-    ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
-                       AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
-        PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
-            format('Give a number of %s, 0 or more%s.', v_rule.unit, CASE v_rule.unit WHEN '%' THEN ', at most 100' ELSE '' END));
-    ELSIF p_time_window IS NOT NULL AND v_rule.time_window IS NULL THEN
-        PERFORM mailgres.refuse('MG091', format('%s has no window', p_name), 'Set its threshold instead.');
-    ELSIF p_time_window <= '0' OR p_time_window > '7 days' THEN
-        PERFORM mailgres.refuse('MG091', 'a window is longer than nothing and at most 7 days',
-            format('It is %s now.', v_rule.time_window));
-    ELSIF p_severity NOT IN ('info', 'warning', 'critical') THEN
-        PERFORM mailgres.refuse('MG091', format('%L is no severity', left(p_severity, 100)),
-            'Give info, warning or critical.');
-    END IF;
-    UPDATE mailgres.alert_rules r
-    SET threshold = coalesce(p_threshold, r.threshold), time_window = coalesce(p_time_window, r.time_window),
-        severity = coalesce(p_severity, r.severity), enabled = coalesce(p_enabled, r.enabled)
-    WHERE r.name = p_name
-    RETURNING * INTO v_rule;
-    RETURN v_rule;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_alert_rule(text, double precision, interval, text, boolean) IS
-    'Changes a rule; what is null stays. Returns it.';
-
--- ---- sql/30_engine/99_eta.sql
-
--- When the backlog will be out. An estimate by what is known now: the first provider of
--- a route that can be used, its limits and quotas, and how fast emails left lately. Other
--- providers of the route may make it sooner, new emails and faults later.
-
-CREATE FUNCTION mailgres.opens_at(p mailgres.providers) RETURNS timestamptz
-    LANGUAGE sql STABLE
-RETURN CASE WHEN p.enabled THEN greatest(
-    mailgres.now(), p.paused_until, p.waits_until,
-    CASE p.circuit WHEN 'open' THEN coalesce(p.circuit_until, 'infinity')
-                   WHEN 'half_open' THEN p.probe_until END) ELSE 'infinity' END;
-
-COMMENT ON FUNCTION mailgres.opens_at(mailgres.providers) IS
-    'When a provider can be used again, as far as is known; infinity means not by itself.';
-
-CREATE FUNCTION mailgres.closed_by(p mailgres.providers) RETURNS text
-    LANGUAGE sql STABLE
-RETURN CASE
-    WHEN NOT p.enabled THEN 'disabled'
-    WHEN p.paused_until > mailgres.now() THEN 'paused'
-    WHEN p.circuit <> 'closed' THEN 'circuit'
-    WHEN p.waits_until > mailgres.now() THEN p.waits_for END;
-
-COMMENT ON FUNCTION mailgres.closed_by(mailgres.providers) IS
-    'Why a provider cannot be used now: disabled, paused, circuit, quota or rate; null if it can.';
-
--- Emails a second by the limits of a provider, else as in the last 15 minutes.
-CREATE FUNCTION mailgres.pace_of(p mailgres.providers, OUT per_second double precision, OUT why text)
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    SELECT min(CASE WHEN b.name LIKE 'calls:%' THEN b.per_second * p.batch_size ELSE b.per_second END), 'rate'
-    INTO per_second, why
-    FROM mailgres.buckets b WHERE b.name IN ('calls:' || p.name, 'emails:' || p.name);
-    IF per_second IS NULL THEN
-        SELECT sum(c.emails) / greatest(date_part('epoch', mailgres.now() - min(c.minute)), 1), 'throughput'
-        INTO per_second, why
-        FROM mailgres.counted_by_minute c
-        WHERE c.minute > mailgres.now() - interval '15 minutes' AND c.outcome = 'sent' AND c.provider = p.name;
-        IF coalesce(per_second, 0) = 0 THEN
-            per_second := NULL;
-            why := 'unknown';
-        END IF;
-    END IF;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.pace_of(mailgres.providers) IS
-    'How many emails a provider takes in a second, by its limits or as in the last 15 minutes.';
-
--- Day by day, as quotas go.
-CREATE FUNCTION mailgres.out_at(
-    p mailgres.providers, p_emails bigint, p_starts timestamptz, OUT at timestamptz, OUT why text
-)
-    LANGUAGE plpgsql STABLE
-AS $$
-DECLARE
-    c_years   constant int := 10;
-    v_pace    double precision;
-    v_rest    double precision := p_emails;
-    v_from    timestamptz := p_starts;
-    v_ends    timestamptz;
-    v_day     double precision := p.daily_quota;
-    v_month   double precision := p.monthly_quota;
-    v_can     double precision;
-BEGIN
-    SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.pace_of(p) x;
-    SELECT p.daily_quota - coalesce(max(mailgres.used(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
-           p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
-    INTO v_day, v_month
-    FROM mailgres.quota_usage u
-    WHERE u.provider = p.name AND u.starts = date_trunc(u.period, p_starts, 'UTC');
-
-    FOR v_number IN 1 .. c_years * 366 LOOP
-        v_ends := date_trunc('day', v_from, 'UTC') + interval '24 hours';
-        v_can := least(v_day, v_month, v_pace * date_part('epoch', v_ends - v_from));
-        IF v_can < 0 THEN
-            v_can := 0;  -- a quota that was lowered
-        END IF;
-        IF v_can IS NULL OR v_rest <= v_can THEN
-            IF v_pace IS NOT NULL OR why = 'quota' THEN
-                at := v_from + coalesce(v_rest / v_pace, 0) * interval '1 second';
-            END IF;
-            RETURN;
-        END IF;
-        IF v_can >= greatest(least(v_day, v_month), 0) AND num_nonnulls(v_day, v_month) > 0 THEN
-            why := 'quota';
-        END IF;
-        v_rest := v_rest - v_can;
-        v_day := p.daily_quota;
-        v_month := CASE WHEN date_trunc('month', v_ends, 'UTC') = v_ends THEN p.monthly_quota ELSE v_month - v_can END;
-        v_from := v_ends;
-    END LOOP;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.out_at(mailgres.providers, bigint, timestamptz) IS
-    'When so many emails will have left by a provider; null if nobody can tell.';
-
-CREATE FUNCTION mailgres.eta()
-    RETURNS TABLE (
-        route text, emails bigint, later bigint, provider text, starts timestamptz, at timestamptz, why text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    v         record;
-    v_out     record;
-    v_closed  text;
-BEGIN
-    FOR v IN
-        WITH by_route AS (
-            SELECT t.route, sum(t.emails)::bigint AS emails, sum(t.emails - t.due)::bigint AS later,
-                   max(t.last_due) AS last_due,
-                   max(mailgres.now() + (t.emails - mailgres.tokens_of(b)) / b.per_second * interval '1 second')
-                       AS tenants_at
-            FROM mailgres.open_by_tenant t
-            LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || t.tenant_id
-            GROUP BY 1
-        )
-        SELECT w.*, r.paused, x.provider, mailgres.opens_at(x.provider) AS starts,
-               sum(w.emails) OVER (PARTITION BY r.paused, (x.provider).name)::bigint AS ahead
-        FROM by_route w
-        JOIN mailgres.routes r ON r.route = w.route
-        LEFT JOIN LATERAL (
-            SELECT p AS provider FROM mailgres.route_providers rp
-            JOIN mailgres.providers p ON p.name = rp.provider
-            WHERE rp.route = w.route
-            ORDER BY mailgres.is_shut(p), CASE WHEN mailgres.is_shut(p) THEN mailgres.opens_at(p) END, rp.position
-            LIMIT 1) x ON true
-        ORDER BY w.route
-    LOOP
-        route := v.route;
-        emails := v.emails;
-        later := v.later;
-        provider := (v.provider).name;
-        starts := NULL;
-        at := NULL;
-        IF v.paused THEN
-            why := 'route paused';
-        ELSIF provider IS NULL THEN
-            why := 'no provider';
-        ELSE
-            v_closed := mailgres.closed_by(v.provider);
-            why := v_closed;
-            IF isfinite(v.starts) THEN
-                starts := v.starts;
-                SELECT * INTO v_out FROM mailgres.out_at(v.provider, v.ahead, v.starts);
-                at := v_out.at;
-                why := CASE WHEN v_out.why = 'quota' OR v_closed IS NULL THEN v_out.why ELSE v_closed END;
-                IF v.tenants_at > at THEN
-                    at := v.tenants_at;
-                    why := 'rate of a tenant';
-                END IF;
-                IF v.last_due > at THEN
-                    at := v.last_due;
-                    why := 'schedule';
-                END IF;
-            END IF;
-        END IF;
-        RETURN NEXT;
-    END LOOP;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.eta() IS
-    'For each route with waiting emails: how many, when they will be out, and what it depends on.';
-
--- ---- sql/30_engine/99_find.sql
+-- ---- sql/30_engine/70_admin/80_find.sql
 
 -- Emails by what people know of them: the one filter of the command line, whether it
 -- lists, retries or cancels. It is a JSON object; a key that is not there leaves
@@ -6484,7 +7173,7 @@ COMMENT ON FUNCTION mailgres.read_filter(jsonb) IS 'A filter as it is given, che
 -- An application may bring ids of its own, at random, and then they say nothing about
 -- time: some of them lie before mailgres was written, most after tomorrow. Where there
 -- are any, all ids are looked at.
-CREATE FUNCTION mailgres.ids_of(
+CREATE FUNCTION mailgres.id_range_of(
     p_since timestamptz, p_until timestamptz, OUT first_id uuid, OUT last_id uuid)
     LANGUAGE plpgsql STABLE SET enable_seqscan = off
 AS $$
@@ -6508,13 +7197,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.ids_of(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION mailgres.id_range_of(timestamptz, timestamptz) IS
     'Between which ids the emails of a window of time are; an import of older emails counts from its own time on.';
 
 -- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready
 -- say no more than the status does: they are there for the partial indexes. A dead email
 -- died after it was enqueued, and a lease ends after that, too.
-CREATE FUNCTION mailgres.matching(p_filter mailgres.filter, p_first_id uuid, p_last_id uuid)
+CREATE FUNCTION mailgres.matching_emails(p_filter mailgres.filter, p_first_id uuid, p_last_id uuid)
     RETURNS SETOF public.email_queue
     LANGUAGE sql STABLE
 AS $$
@@ -6544,7 +7233,7 @@ AS $$
       AND q.id BETWEEN p_first_id AND p_last_id
 $$;
 
-COMMENT ON FUNCTION mailgres.matching(mailgres.filter, uuid, uuid) IS
+COMMENT ON FUNCTION mailgres.matching_emails(mailgres.filter, uuid, uuid) IS
     'The emails that a filter leaves, among those between two ids.';
 
 CREATE FUNCTION mailgres.find_emails(
@@ -6564,11 +7253,11 @@ BEGIN
         PERFORM mailgres.refuse('MG080', 'emails cannot be sorted like this',
             'Sort by newest or oldest; or, without pages, by due, retries or priority.');
     END IF;
-    SELECT i.first_id, i.last_id INTO v_first, v_last FROM mailgres.ids_of(v_filter.since, v_filter.until) i;
+    SELECT i.first_id, i.last_id INTO v_first, v_last FROM mailgres.id_range_of(v_filter.since, v_filter.until) i;
     v_first := CASE WHEN p_sort = 'oldest' THEN greatest(v_first, p_after) ELSE v_first END;
     v_last := CASE WHEN p_sort = 'newest' THEN least(v_last, p_after) ELSE v_last END;
     RETURN QUERY
-        SELECT q.id FROM mailgres.matching(v_filter, v_first, v_last) q
+        SELECT q.id FROM mailgres.matching_emails(v_filter, v_first, v_last) q
         WHERE p_after IS NULL OR q.id <> p_after
         ORDER BY CASE WHEN p_sort = 'due' THEN q.next_retry_at END,
                  CASE WHEN p_sort = 'priority' THEN q.priority END,
@@ -6590,712 +7279,14 @@ DECLARE
     v_first  uuid;
     v_last   uuid;
 BEGIN
-    SELECT i.first_id, i.last_id INTO v_first, v_last FROM mailgres.ids_of(v_filter.since, v_filter.until) i;
+    SELECT i.first_id, i.last_id INTO v_first, v_last FROM mailgres.id_range_of(v_filter.since, v_filter.until) i;
     RETURN (SELECT count(*) FROM (
-        SELECT FROM mailgres.matching(v_filter, v_first, v_last) LIMIT p_most) x);
+        SELECT FROM mailgres.matching_emails(v_filter, v_first, v_last) LIMIT p_most) x);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.count_emails(jsonb, int) IS
     'How many emails a filter leaves; not counted further than p_most.';
-
--- ---- sql/30_engine/99_providers.sql
-
--- What is set about a provider: by what it says of itself, and by operators.
-
-CREATE FUNCTION mailgres.known_provider(p_name text) RETURNS mailgres.providers
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_provider mailgres.providers;
-BEGIN
-    SELECT * INTO v_provider FROM mailgres.providers p WHERE p.name = p_name FOR UPDATE;
-    IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG070', format('there is no provider %L', p_name),
-            format('Known providers: %s.', (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.providers p)));
-    END IF;
-    RETURN v_provider;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.known_provider(text) IS 'The provider, locked; refuses an unknown name.';
-
--- What a provider told a worker of its limits; null: it said nothing. Its count of a day
--- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
-CREATE FUNCTION mailgres.learn_limits(
-    p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
-) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- The provider before its usage, as finish locks them. A claim that has the bucket does
-    -- not wait for the provider.
-    PERFORM mailgres.known_provider(p_name);
-    UPDATE mailgres.providers p
-    SET daily_quota = coalesce(p_daily, p.daily_quota), monthly_quota = coalesce(p_monthly, p.monthly_quota)
-    WHERE p.name = p_name
-      AND (p.daily_quota, p.monthly_quota) IS DISTINCT FROM
-          (coalesce(p_daily, p.daily_quota), coalesce(p_monthly, p.monthly_quota));
-    IF p_calls_per_second BETWEEN 0.000001 AND 1000000 THEN
-        PERFORM mailgres.set_bucket('calls:' || p_name, p_calls_per_second);
-    END IF;
-    INSERT INTO mailgres.quota_usage (provider, period, starts, emails, told, told_until)
-    SELECT p.name, 'day', date_trunc('day', mailgres.now(), 'UTC'), 0, p_sent_today,
-           mailgres.now() + interval '1 hour'
-    FROM mailgres.providers p WHERE p.name = p_name AND p.daily_quota IS NOT NULL AND p_sent_today IS NOT NULL
-    ON CONFLICT (provider, period, starts) DO UPDATE
-        SET told = excluded.told, told_until = excluded.told_until;
-    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
-    'Keeps what a provider said of its own limits, for all workers.';
-
--- Emails that wait because of a provider wait until their time, also when an operator knows
--- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
--- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
--- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
-CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_now   constant timestamptz := mailgres.now();
-    v_ids   uuid[];
-BEGIN
-    v_ids := ARRAY(
-        SELECT q.id FROM public.email_queue q
-        WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
-          AND (q.error_class IN ('rate', 'quota')
-               -- tried whether the provider is back, and waits longer than its policy says
-               OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
-                  AND q.error_class IN ('transient', 'ambiguous')));
-    IF NOT p_limits_only THEN
-        v_ids := v_ids || ARRAY(
-            SELECT q.id FROM public.email_queue q
-            WHERE (q.uncertain_since IS NOT NULL OR q.parked_since IS NOT NULL AND q.status = 'pending')
-              AND q.status = 'pending' AND NOT q.ready AND q.provider = p.name);
-    END IF;
-    v_ids := mailgres.with_whole_batches(ARRAY(
-        SELECT q.id FROM public.email_queue q
-        WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
-          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
-        ORDER BY q.id FOR UPDATE SKIP LOCKED));
-    UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
-    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
-
-CREATE FUNCTION mailgres.limit_provider(
-    p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
-) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_provider mailgres.providers := mailgres.known_provider(p_name);
-BEGIN
-    IF p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 OR p_daily < 1 OR p_monthly < 1 THEN
-        PERFORM mailgres.refuse('MG071', 'a limit is above zero', 'To stop a provider, pause it.');
-    END IF;
-    PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
-    UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
-    -- What was waited for may no longer hold.
-    IF v_provider.waits_for = 'quota' THEN
-        PERFORM mailgres.release_waiting(v_provider, true);
-    END IF;
-    UPDATE mailgres.providers p SET waits_until = NULL, waits_for = NULL
-    WHERE p.name = p_name AND p.waits_for = 'quota';
-    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
-    PERFORM pg_notify('mailgres', '');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
-    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
-
-CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF coalesce(p_tenant, '') = '' OR p_emails_per_second NOT BETWEEN 0.000001 AND 1000000 THEN
-        PERFORM mailgres.refuse('MG071', 'a limit needs a tenant and is above zero', 'To stop a tenant, pause it.');
-    END IF;
-    PERFORM mailgres.set_bucket('tenant:' || p_tenant, p_emails_per_second);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
-    'Sets how many emails of a tenant may leave in a second; null means any number.';
-
-CREATE FUNCTION mailgres.pause_provider(
-    p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
-) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.known_provider(p_name);
-    IF p_until <= mailgres.now() THEN
-        PERFORM mailgres.refuse('MG073', 'the pause would be over already',
-            'Give a time in the future, or none to pause until it is resumed.');
-    END IF;
-    UPDATE mailgres.providers p SET paused_until = coalesce(p_until, 'infinity'), pause_reason = p_reason
-    WHERE p.name = p_name;
-    INSERT INTO mailgres.provider_events (provider, event, reason) VALUES (p_name, 'Paused', p_reason);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
-    'Claims nothing for a provider until then; what is on its way is finished.';
-
-CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.known_provider(p_name);
-    UPDATE mailgres.providers p SET paused_until = NULL, pause_reason = NULL WHERE p.name = p_name;
-    INSERT INTO mailgres.provider_events (provider, event) VALUES (p_name, 'Resumed');
-    PERFORM pg_notify('mailgres', '');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
-
-CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_provider mailgres.providers := mailgres.known_provider(p_name);
-BEGIN
-    PERFORM mailgres.release_waiting(v_provider, false);
-    UPDATE mailgres.providers p
-    SET waits_until = NULL, waits_for = NULL, failures = 0, failed_at = '{}'
-    WHERE p.name = p_name;
-    IF v_provider.circuit <> 'closed' THEN
-        PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
-    END IF;
-    -- A quota that is used up stays so.
-    PERFORM mailgres.heed_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
-    PERFORM pg_notify('mailgres', '');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.reset_provider(text) IS
-    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
-
-CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
-    RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF coalesce(p_route, '') !~ '^[a-z][a-z0-9_-]{0,62}$' OR coalesce(cardinality(p_providers), 0) = 0 THEN
-        PERFORM mailgres.refuse('MG072', 'a route needs a name and at least one provider',
-            'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
-    END IF;
-    PERFORM mailgres.known_provider(x.name)
-    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
-    INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
-    ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
-    DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
-    INSERT INTO mailgres.route_providers (route, position, provider)
-    SELECT p_route, min(x.position), x.name FROM unnest(p_providers) WITH ORDINALITY AS x(name, position)
-    GROUP BY x.name;
-    PERFORM pg_notify('mailgres', '');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
-    'Makes a route, or leads one along other providers.';
-
--- ---- sql/30_engine/99_registers.sql
-
--- What operators set about tenants, retry policies and suppressed addresses.
-
-CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.set_tenant(p_tenant, '{}');
-    UPDATE mailgres.tenants t SET paused_at = coalesce(t.paused_at, mailgres.now()), pause_reason = p_reason
-    WHERE t.tenant_id = p_tenant;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
-    'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
-
-CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    UPDATE mailgres.tenants t SET paused_at = NULL, pause_reason = NULL
-    WHERE t.tenant_id = p_tenant AND t.paused_at IS NOT NULL;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    PERFORM pg_notify('mailgres', '');
-    RETURN true;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.resume_tenant(text) IS 'Ends the pause of a tenant; false if it was not paused.';
-
-CREATE FUNCTION mailgres.weigh_tenant(p_tenant text, p_weight int) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF p_weight IS NULL OR p_weight NOT BETWEEN 1 AND 100 THEN
-        PERFORM mailgres.refuse('MG071', 'a weight is a whole number from 1 to 100', 'To stop a tenant, pause it.');
-    END IF;
-    PERFORM mailgres.set_tenant(p_tenant, '{}');
-    UPDATE mailgres.tenants t SET weight = p_weight WHERE t.tenant_id = p_tenant;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.weigh_tenant(text, int) IS
-    'Sets how many times three emails a tenant may have in a turn while others wait.';
-
--- Those about whom something is set, and those who had emails settled in the last days.
-CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
-    tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
-    route text, contact_email text, sent bigint, failed bigint, cancelled bigint
-)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH settled AS (
-        SELECT x.tenant_id,
-               coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
-               coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
-               coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled
-        FROM (
-            SELECT r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
-            WHERE r.hour > mailgres.now() - p_days * interval '1 day'
-            UNION ALL
-            SELECT d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d
-            WHERE d.hour > mailgres.now() - p_days * interval '1 day'
-        ) x
-        GROUP BY x.tenant_id
-    ), waiting AS (
-        SELECT DISTINCT w.tenant FROM mailgres.routes r CROSS JOIN LATERAL (
-            WITH RECURSIVE walk AS (
-                SELECT mailgres.next_tenant(r.route, '', false) AS tenant
-                UNION ALL
-                SELECT mailgres.next_tenant(r.route, k.tenant, false) FROM walk k WHERE k.tenant IS NOT NULL
-            )
-            SELECT k.tenant FROM walk k WHERE k.tenant IS NOT NULL
-        ) w
-    ), known AS (
-        SELECT t.tenant_id FROM mailgres.tenants t
-        UNION SELECT substr(b.name, 8) FROM mailgres.buckets b WHERE b.name LIKE 'tenant:%'
-        UNION SELECT s.tenant_id FROM settled s
-        UNION SELECT w.tenant FROM waiting w
-    )
-    SELECT k.tenant_id, coalesce(t.weight, 1), t.paused_at, t.pause_reason, b.per_second, t.route, t.contact_email,
-           coalesce(s.sent, 0), coalesce(s.failed, 0), coalesce(s.cancelled, 0)
-    FROM known k
-    LEFT JOIN mailgres.tenants t ON t.tenant_id = k.tenant_id
-    LEFT JOIN mailgres.buckets b ON b.name = 'tenant:' || k.tenant_id
-    LEFT JOIN settled s ON s.tenant_id = k.tenant_id
-    ORDER BY k.tenant_id
-$$;
-
-COMMENT ON FUNCTION mailgres.tenant_states(int) IS
-    'The tenants: what is set about them, and what became of their emails of the last days.';
-
--- p_settings: what is to change, the columns of retry_policies; what is not named stays,
--- and steps and base take each other's place.
-CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_policy  mailgres.retry_policies;
-BEGIN
-    SELECT * INTO v_policy FROM mailgres.retry_policies p WHERE p.name = p_name FOR UPDATE;
-    IF NOT FOUND AND NOT (p_settings ? 'max_retries' AND (p_settings ? 'steps' OR p_settings ? 'base')) THEN
-        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', p_name),
-            format('To make it, give its retries and its waits. Known policies: %s.',
-                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
-    END IF;
-    v_policy.factor := coalesce(v_policy.factor, 2);
-    v_policy.cap := coalesce(v_policy.cap, '1 day');
-    v_policy.jitter_down := coalesce(v_policy.jitter_down, 0);
-    v_policy.jitter_up := coalesce(v_policy.jitter_up, 0);
-    v_policy.description := coalesce(v_policy.description, '');
-    IF p_settings ? 'steps' THEN
-        v_policy.base := NULL;
-    ELSIF p_settings ? 'base' THEN
-        v_policy.steps := NULL;
-    END IF;
-    v_policy := jsonb_populate_record(v_policy, p_settings || jsonb_build_object('name', p_name));
-    INSERT INTO mailgres.retry_policies SELECT v_policy.*
-    ON CONFLICT (name) DO UPDATE
-        SET (max_retries, steps, base, factor, cap, jitter_down, jitter_up, description)
-            = (excluded.max_retries, excluded.steps, excluded.base, excluded.factor, excluded.cap,
-               excluded.jitter_down, excluded.jitter_up, excluded.description);
-EXCEPTION
-    WHEN check_violation OR not_null_violation OR data_exception THEN
-        PERFORM mailgres.refuse('MG074', format('the retry policy %L is not valid', p_name),
-            'It takes a name of lower-case letters, 0 to 100 retries, and waits above zero: a list of them, or a first one with a factor from 1 to 10; jitter is a fraction from 0 to 1.');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, or changes one.';
-
--- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Says of each, by
--- its place from 1, whether it is new, was known or is not valid; those that are not are
--- not written, and the caller decides about the rest.
-CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RETURN QUERY
-    WITH given AS MATERIALIZED (
-        SELECT e.place, e.entry ->> 'recipient_email' AS given,
-               mailgres.canonical_address(e.entry ->> 'recipient_email') AS address,
-               coalesce(nullif(e.entry ->> 'tenant_id', ''), '*') AS tenant,
-               coalesce(nullif(e.entry ->> 'reason', ''), 'manual') AS reason, nullif(e.entry ->> 'detail', '') AS detail
-        FROM jsonb_array_elements(p_entries) WITH ORDINALITY e(entry, place)
-    ), checked AS MATERIALIZED (
-        SELECT g.*, CASE
-            WHEN mailgres.is_address(g.given) IS NOT TRUE THEN 'address'
-            WHEN g.reason NOT IN ('bounced', 'complained', 'unsubscribed', 'manual') THEN 'reason'
-            WHEN length(g.tenant) > 200 THEN 'tenant'
-            WHEN length(g.detail) > 1000 THEN 'detail' END AS fault
-        FROM given g
-    ), added AS (
-        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail)
-        SELECT DISTINCT ON (c.address, c.tenant) c.address, c.tenant, c.reason, c.detail
-        FROM checked c WHERE c.fault IS NULL ORDER BY c.address, c.tenant, c.place
-        ON CONFLICT DO NOTHING
-        RETURNING recipient_email, tenant_id
-    )
-    SELECT c.place, coalesce(c.fault, CASE WHEN a.recipient_email IS NOT NULL
-                                            AND row_number() OVER (PARTITION BY c.address, c.tenant ORDER BY c.place) = 1
-                                           THEN 'added' ELSE 'known' END)
-    FROM checked c
-    LEFT JOIN added a ON a.recipient_email = c.address AND a.tenant_id = c.tenant
-    ORDER BY c.place;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
-    'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
-
-CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH removed AS (
-        DELETE FROM public.email_suppressions s
-        WHERE s.recipient_email IN (SELECT mailgres.canonical_address(a) FROM unnest(p_addresses) a)
-          AND s.tenant_id = coalesce(p_tenant, '*')
-        RETURNING s.recipient_email
-    )
-    SELECT a FROM unnest(p_addresses) a
-    WHERE mailgres.canonical_address(a) IN (SELECT r.recipient_email FROM removed r)
-$$;
-
-COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
-    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';
-
--- ---- sql/30_engine/99_routes.sql
-
--- What operators set about routes and tenants.
-
-CREATE FUNCTION mailgres.known_route(p_route text) RETURNS mailgres.routes
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    v_route mailgres.routes;
-BEGIN
-    SELECT * INTO v_route FROM mailgres.routes r WHERE r.route = p_route FOR UPDATE;
-    IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG011', format('there is no route %L', p_route),
-            format('Known routes: %s.', (SELECT string_agg(r.route, ', ' ORDER BY r.route) FROM mailgres.routes r)));
-    END IF;
-    RETURN v_route;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.known_route(text) IS 'The route, locked; refuses an unknown name.';
-
-CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.known_route(p_route);
-    UPDATE mailgres.routes r SET paused = true WHERE r.route = p_route;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.pause_route(text) IS
-    'Claims nothing for a route until it is resumed; what is on its way is finished.';
-
-CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.known_route(p_route);
-    UPDATE mailgres.routes r SET paused = false WHERE r.route = p_route;
-    PERFORM pg_notify('mailgres', '');
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.resume_route(text) IS 'Ends the pause of a route.';
-
--- p_settings: an object with what is to change, `route` or `contact_email`; null takes
--- it away.
-CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    v_route    constant text := p_settings ->> 'route';
-    v_contact  constant text := p_settings ->> 'contact_email';
-BEGIN
-    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
-        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters.');
-    END IF;
-    IF v_route IS NOT NULL THEN
-        PERFORM mailgres.known_route(v_route);
-    END IF;
-    IF NOT mailgres.is_address(v_contact) THEN
-        PERFORM mailgres.refuse('MG002', 'the contact is not an email address',
-            'Give one plain address such as ana@example.com.');
-    END IF;
-    INSERT INTO mailgres.tenants AS t (tenant_id, route, contact_email) VALUES (p_tenant, v_route, v_contact)
-    ON CONFLICT (tenant_id) DO UPDATE
-        SET route = CASE WHEN p_settings ? 'route' THEN excluded.route ELSE t.route END,
-            contact_email = CASE WHEN p_settings ? 'contact_email' THEN excluded.contact_email
-                                 ELSE t.contact_email END;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
-    'Sets the route or the contact of a tenant; what is not named stays.';
-
--- ---- sql/30_engine/99_senders.sql
-
--- What operators set about senders and producers: docs/senders.md.
-
-CREATE FUNCTION mailgres.known_sender(p_sender text) RETURNS text
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    -- a domain is what an address has behind the @
-    v_address constant text := CASE WHEN p_sender LIKE '%@%' THEN p_sender
-                                    ELSE 'x@' || CASE WHEN p_sender LIKE '*.%' THEN substr(p_sender, 3)
-                                                      ELSE p_sender END END;
-BEGIN
-    IF mailgres.is_address(v_address) IS NOT TRUE THEN
-        PERFORM mailgres.refuse('MG075', 'the sender is neither a domain nor an address',
-            'Give a domain such as example.com, *.example.com for all its subdomains, or one plain address.');
-    END IF;
-    RETURN CASE WHEN p_sender LIKE '%@%' THEN mailgres.canonical_address(p_sender)
-                WHEN p_sender LIKE '*.%' THEN '*.' || mailgres.canonical_address(substr(p_sender, 3))
-                ELSE mailgres.canonical_address(p_sender) END;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.known_sender(text) IS
-    'A domain or an address as the list of senders has it; refuses anything else.';
-
-CREATE FUNCTION mailgres.allow_sender(p_tenant text, p_sender text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 THEN
-        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; * means the list of tenants without one.');
-    END IF;
-    INSERT INTO mailgres.senders (tenant_id, sender) VALUES (p_tenant, mailgres.known_sender(p_sender))
-    ON CONFLICT DO NOTHING;
-    RETURN FOUND;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.allow_sender(text, text) IS
-    'Lets the emails of a tenant (* for those without a list) have senders of a domain, or one address; false if it was allowed before.';
-
-CREATE FUNCTION mailgres.disallow_sender(p_tenant text, p_sender text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    DELETE FROM mailgres.senders s
-    WHERE s.tenant_id = p_tenant AND s.sender = mailgres.known_sender(p_sender);
-    RETURN FOUND;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.disallow_sender(text, text) IS
-    'Takes a domain or an address off the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
-
-CREATE FUNCTION mailgres.bind_producer(p_role text, p_tenant text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = p_role) THEN
-        PERFORM mailgres.refuse('MG076', format('there is no role %L', p_role),
-            'Give the name of a role as pg_roles has it: the one that logs in, or the one that sessions switch to.');
-    END IF;
-    IF coalesce(length(p_tenant), 0) NOT BETWEEN 1 AND 200 OR p_tenant = '*' THEN
-        PERFORM mailgres.refuse('MG013', 'the tenant is not valid', 'tenant_id takes 1 to 200 characters; a role is bound to one.');
-    END IF;
-    INSERT INTO mailgres.producers AS b (role_name, tenant_id) VALUES (p_role, p_tenant)
-    ON CONFLICT (role_name) DO UPDATE SET tenant_id = excluded.tenant_id, bound_at = excluded.bound_at
-    WHERE b.tenant_id <> excluded.tenant_id;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.bind_producer(text, text) IS
-    'Lets a role enqueue for one tenant only. It holds for that role, not for its members.';
-
-CREATE FUNCTION mailgres.unbind_producer(p_role text) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    DELETE FROM mailgres.producers b WHERE b.role_name = p_role;
-    RETURN FOUND;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.unbind_producer(text) IS
-    'Lets a role enqueue for any tenant again; false if it was not bound.';
-
--- ---- sql/30_engine/99_set_defaults.sql
-
--- What holds for emails that do not say otherwise. A worker may be given other defaults
--- than the queue has: the first one sets them, after that only a command does.
-
-CREATE FUNCTION mailgres.known_policy(p_name text) RETURNS void
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM mailgres.retry_policies p WHERE p.name = p_name) THEN
-        PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', left(p_name, 100)),
-            format('Known policies: %s.',
-                   (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
-    END IF;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.known_policy(text) IS 'Refuses an unknown name.';
-
-CREATE FUNCTION mailgres.use_defaults(
-    p_retry_policy text, p_expires_after interval,
-    OUT was_initial boolean, OUT retry_policy text, OUT expires_after interval
-)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    PERFORM mailgres.known_policy(p_retry_policy);
-    was_initial := false;
-    IF EXISTS (SELECT FROM mailgres.settings s WHERE s.initial) THEN
-        UPDATE mailgres.settings s
-        SET initial = false, retry_policy = p_retry_policy, expires_after = p_expires_after
-        WHERE s.initial AND s.retry_policy = 'stepped' AND s.expires_after IS NULL;
-        was_initial := FOUND;
-    END IF;
-    SELECT s.retry_policy, s.expires_after INTO retry_policy, expires_after FROM mailgres.settings s;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.use_defaults(text, interval) IS
-    'A worker''s defaults: set if they are as the migration made them; returns what holds.';
-
--- p_settings: an object with what is to change, `retry_policy` or `expires_after`; what is
--- not named stays, and a null lets emails never expire.
-CREATE FUNCTION mailgres.set_defaults(p_settings jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF p_settings ? 'retry_policy' THEN
-        PERFORM mailgres.known_policy(p_settings ->> 'retry_policy');
-    END IF;
-    IF (p_settings ->> 'expires_after')::interval <= '0' THEN
-        PERFORM mailgres.refuse('MG074', 'emails expire after a time above zero', 'Give none to keep them for ever.');
-    END IF;
-    UPDATE mailgres.settings s
-    SET initial = false,
-        retry_policy = coalesce(p_settings ->> 'retry_policy', s.retry_policy),
-        expires_after = CASE WHEN p_settings ? 'expires_after' THEN (p_settings ->> 'expires_after')::interval
-                             ELSE s.expires_after END;
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.set_defaults(jsonb) IS
-    'Sets the retry policy or the expiry of emails that do not say otherwise.';
-
--- ---- sql/30_engine/99_states.sql
-
--- What operators see of providers and routes.
-
-CREATE FUNCTION mailgres.provider_states()
-    RETURNS TABLE (
-        provider        text,
-        kind            text,
-        enabled         boolean,
-        open            boolean,
-        circuit         text,
-        circuit_since   timestamptz,
-        circuit_until   timestamptz,
-        circuit_reason  text,
-        failures        int,
-        paused_until    timestamptz,
-        pause_reason    text,
-        waits_until     timestamptz,
-        waits_for       text,
-        emails_per_second  double precision,
-        email_tokens    double precision,
-        calls_per_second   double precision,
-        call_tokens     double precision,
-        used_today      int,
-        daily_quota     int,
-        used_this_month int,
-        monthly_quota   int,
-        routes          text[])
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT p.name, p.kind, p.enabled, mailgres.is_open(p),
-           p.circuit, p.circuit_since, CASE WHEN p.circuit = 'open' THEN p.circuit_until END,
-           mailgres.without_addresses(p.circuit_reason),
-           p.failures,
-           CASE WHEN p.paused_until > mailgres.now() THEN p.paused_until END,
-           CASE WHEN p.paused_until > mailgres.now() THEN p.pause_reason END,
-           CASE WHEN p.waits_until > mailgres.now() THEN p.waits_until END,
-           CASE WHEN p.waits_until > mailgres.now() THEN p.waits_for END,
-           e.per_second, mailgres.tokens_of(e), c.per_second, mailgres.tokens_of(c),
-           CASE WHEN p.daily_quota IS NOT NULL THEN coalesce(mailgres.used(d, mailgres.now()), 0) END, p.daily_quota,
-           CASE WHEN p.monthly_quota IS NOT NULL THEN coalesce(m.emails, 0) END, p.monthly_quota,
-           ARRAY(SELECT rp.route FROM mailgres.route_providers rp WHERE rp.provider = p.name ORDER BY rp.route)
-    FROM mailgres.providers p
-    LEFT JOIN mailgres.buckets e ON e.name = 'emails:' || p.name
-    LEFT JOIN mailgres.buckets c ON c.name = 'calls:' || p.name
-    LEFT JOIN mailgres.quota_usage d
-        ON d.provider = p.name AND d.period = 'day' AND d.starts = date_trunc('day', mailgres.now(), 'UTC')
-    LEFT JOIN mailgres.quota_usage m
-        ON m.provider = p.name AND m.period = 'month' AND m.starts = date_trunc('month', mailgres.now(), 'UTC')
-    ORDER BY p.name
-$$;
-
-COMMENT ON FUNCTION mailgres.provider_states() IS
-    'Every provider: circuit, pause, waits, what its limits leave, quotas, routes.';
-
-CREATE FUNCTION mailgres.route_states()
-    RETURNS TABLE (route text, paused boolean, providers text[], open text[], tenants bigint, description text)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT r.route, r.paused,
-           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE p.name IS NOT NULL), '{}'),
-           coalesce(array_agg(p.name ORDER BY rp.position) FILTER (WHERE mailgres.is_open(p)), '{}'),
-           (SELECT count(*) FROM mailgres.tenants t WHERE t.route = r.route), r.description
-    FROM mailgres.routes r
-    LEFT JOIN mailgres.route_providers rp ON rp.route = r.route
-    LEFT JOIN mailgres.providers p ON p.name = rp.provider
-    GROUP BY r.route
-    ORDER BY r.route
-$$;
-
-COMMENT ON FUNCTION mailgres.route_states() IS
-    'Every route: whether it is paused, its providers, those that can send now.';
 
 -- ---- sql/40_api/10_request.sql
 
@@ -7858,7 +7849,7 @@ BEGIN
     BEGIN
         v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
     EXCEPTION WHEN data_exception THEN
-        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
+        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.redact_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
     v_requests := mailgres.for_caller(v_requests, true);
@@ -7909,7 +7900,7 @@ BEGIN
         EXCEPTION
             WHEN data_exception THEN
                 code := 'MG015';
-                message := format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM));
+                message := format('a value has the wrong type: %s', mailgres.redact_addresses(SQLERRM));
                 hint := 'Compare the types of the arguments of enqueue_email.';
                 RETURN NEXT;
             WHEN OTHERS THEN
@@ -7971,21 +7962,21 @@ RETURN q.status = 'sending' AND q.lease_is_tokenless;
 COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
     'Whether a processor that knows no token holds the email.';
 
-CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
+CREATE FUNCTION mailgres.cancel_refusal(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
     WHEN p_email.status = 'cancelled' THEN
         ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
     WHEN p_email.status = 'sent' THEN
         ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
-    WHEN p_email.begun_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
+    WHEN p_email.attempt_started_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
         ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.against_cancel(public.email_queue) IS 'What stands in the way of cancelling an email.';
+COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'What stands in the way of cancelling an email.';
 
 CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
     LANGUAGE plpgsql
@@ -8011,7 +8002,7 @@ BEGIN
     IF v_email.status = 'cancelled' THEN
         RETURN false;
     END IF;
-    PERFORM mailgres.refuse_if(mailgres.against_cancel(v_email));
+    PERFORM mailgres.refuse_if(mailgres.cancel_refusal(v_email));
     PERFORM mailgres.cancel_these(ARRAY[p_queue_id], p_reason);
     RETURN true;
 END
@@ -8068,12 +8059,12 @@ $$;
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
     'Whether an email that may have arrived can be sent again under its key and arrive once.';
 
-CREATE FUNCTION mailgres.against_doubling() RETURNS mailgres.refusal
+CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
 RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
-COMMENT ON FUNCTION mailgres.against_doubling() IS
+COMMENT ON FUNCTION mailgres.duplicate_refusal() IS
     'What stands in the way of sending an email again that may have arrived.';
 
 CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
@@ -8090,7 +8081,7 @@ $$;
 COMMENT ON FUNCTION mailgres.is_suppressed(public.email_queue) IS
     'Whether the address of an email is suppressed for its tenant.';
 
-CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
+CREATE FUNCTION mailgres.retry_refusal(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
     LANGUAGE plpgsql
 AS $$
@@ -8100,19 +8091,19 @@ BEGIN
     ELSIF p_email.status = 'sending' THEN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
-    ELSIF NOT mailgres.is_bound(p_email) AND mailgres.is_suppressed(p_email) THEN
+    ELSIF NOT mailgres.is_in_uncertain_batch(p_email) AND mailgres.is_suppressed(p_email) THEN
         -- a worker would not send it; with the rest of a batch that may have arrived it would
         RETURN ('MG028', 'the address is suppressed',
                 'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
-        RETURN mailgres.against_doubling();
+        RETURN mailgres.duplicate_refusal();
     END IF;
     RETURN NULL;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
+COMMENT ON FUNCTION mailgres.retry_refusal(public.email_queue, boolean) IS
     'What stands in the way of retrying an email.';
 
 -- Events settle emails without asking who has their batch: so whether the key of an email
@@ -8178,9 +8169,9 @@ CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean D
 AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
-    PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
+    PERFORM mailgres.refuse_if(mailgres.retry_refusal(mailgres.lock_email(p_queue_id), p_accept_duplicate));
     IF p_queue_id <> ALL (mailgres.reopen(ARRAY[p_queue_id], p_accept_duplicate)) THEN
-        PERFORM mailgres.refuse_if(mailgres.against_doubling());
+        PERFORM mailgres.refuse_if(mailgres.duplicate_refusal());
     END IF;
     RETURN true;
 END
@@ -8189,7 +8180,7 @@ $$;
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
     'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
 
-CREATE FUNCTION mailgres.against_reschedule(p_email public.email_queue, p_scheduled_for timestamptz)
+CREATE FUNCTION mailgres.reschedule_refusal(p_email public.email_queue, p_scheduled_for timestamptz)
     RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
@@ -8202,7 +8193,7 @@ RETURN CASE
         ('MG008', 'it would expire before it could be sent', 'Give a time before it expires.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.against_reschedule(public.email_queue, timestamptz) IS
+COMMENT ON FUNCTION mailgres.reschedule_refusal(public.email_queue, timestamptz) IS
     'What stands in the way of sending an email at another time.';
 
 CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
@@ -8224,7 +8215,7 @@ CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timesta
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));
+    PERFORM mailgres.refuse_if(mailgres.reschedule_refusal(mailgres.lock_email(p_queue_id), p_scheduled_for));
     PERFORM mailgres.reschedule_these(ARRAY[p_queue_id], p_scheduled_for);
     RETURN true;
 END
@@ -8244,7 +8235,7 @@ COMMENT ON FUNCTION public.reschedule_email(uuid, timestamptz) IS
 -- p_statuses: only emails that still have one of these statuses, as they had when the
 -- caller chose them; null means any.
 
-CREATE TYPE mailgres.done AS (id uuid, code text, message text, hint text);
+CREATE TYPE mailgres.action_result AS (id uuid, code text, message text, hint text);
 
 CREATE FUNCTION mailgres.take_emails(p_ids uuid[], p_statuses text[]) RETURNS uuid[]
     LANGUAGE plpgsql
@@ -8274,7 +8265,7 @@ BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, array_agg(q.id) AS taken
         FROM public.email_queue q
-        WHERE q.id = ANY (p_taken) AND mailgres.is_bound(q) AND mailgres.key_protects(q)
+        WHERE q.id = ANY (p_taken) AND mailgres.is_in_uncertain_batch(q) AND mailgres.key_protects(q)
         GROUP BY q.batch_id
     LOOP
         v_all := (
@@ -8284,7 +8275,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
         END IF;
     END LOOP;
@@ -8295,7 +8286,7 @@ $$;
 COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
     'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
 
-CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
+CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql
 AS $$
 BEGIN
@@ -8318,7 +8309,7 @@ COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
     'Why emails could not be taken: unknown, held by somebody else, or changed since.';
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
-    RETURNS SETOF mailgres.done
+    RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -8329,7 +8320,7 @@ DECLARE
     v_done   uuid[] := '{}';
 BEGIN
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_cancel(v_email);
+        v_no := mailgres.cancel_refusal(v_email);
         IF v_no.code IS NULL THEN
             v_done := v_done || v_email.id;
         END IF;
@@ -8346,7 +8337,7 @@ COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
 -- Also returns the rest of batches that went again with one of these emails.
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -8355,22 +8346,22 @@ DECLARE
     v_email  public.email_queue;
     v_no     mailgres.refusal;
     v_may    uuid[] := '{}';
-    v_not    mailgres.done[] := '{}';
+    v_not    mailgres.action_result[] := '{}';
     v_done   uuid[];
 BEGIN
     v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_retry(v_email, p_accept_duplicates);
+        v_no := mailgres.retry_refusal(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN
             v_may := v_may || v_email.id;
         ELSE
-            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.done;
+            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.action_result;
         END IF;
     END LOOP;
     v_done := mailgres.reopen(v_may, p_accept_duplicates);
     RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
     RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
-    v_no := mailgres.against_doubling();
+    v_no := mailgres.duplicate_refusal();
     RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
     RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
 END
@@ -8381,7 +8372,7 @@ COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
 
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -8392,7 +8383,7 @@ DECLARE
     v_done   uuid[] := '{}';
 BEGIN
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_reschedule(v_email, p_scheduled_for);
+        v_no := mailgres.reschedule_refusal(v_email, p_scheduled_for);
         IF v_no.code IS NULL THEN
             v_done := v_done || v_email.id;
         END IF;
@@ -8452,7 +8443,7 @@ BEGIN
         provider_message_id = v_id, resend_id = v_id,
         dead_at = NULL, dead_reason = NULL, uncertain_since = NULL, parked_since = NULL,
         error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
     WHERE q.id = p_queue_id AND q.status <> 'sent'
       AND (v_id IS NOT NULL OR q.status = 'pending' OR mailgres.is_held_without_token(q));
     RETURN FOUND OR EXISTS (
@@ -8468,7 +8459,7 @@ CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) 
 AS $$
 DECLARE
     v_email   public.email_queue;
-    v_verdict mailgres.verdict;
+    v_verdict mailgres.retry_decision;
 BEGIN
     SELECT * INTO v_email FROM public.email_queue q
     WHERE q.id = p_queue_id AND (q.status = 'pending' OR mailgres.is_held_without_token(q))
@@ -8476,7 +8467,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    v_verdict := mailgres.judge(v_email, 'transient', NULL, false, false);
+    v_verdict := mailgres.decide_retry(v_email, 'transient', NULL, false, false);
     UPDATE public.email_queue q
     SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
         ready = false,
@@ -8487,7 +8478,7 @@ BEGIN
         dead_reason = v_verdict.dead_reason,
         error_class = 'transient', error_code = NULL, send_alone = false, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
     WHERE q.id = p_queue_id;
     RETURN true;
 END
@@ -8527,7 +8518,7 @@ BEGIN
     VALUES
         (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
          coalesce(p_message_id, q.provider_message_id),
-         mailgres.without_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
+         mailgres.redact_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
 END
 $$;
 
@@ -8569,18 +8560,18 @@ BEGIN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
         VALUES (mailgres.canonical_address(v_email.recipient_email),
                 CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
-                p_event, mailgres.without_addresses(p_detail), v_id)
+                p_event, mailgres.redact_addresses(p_detail), v_id)
         ON CONFLICT DO NOTHING;
     END IF;
 
     IF v_went AND v_email.status <> 'sent'
-       AND coalesce(v_email.uncertain_since, v_email.begun_at) IS NOT NULL THEN
+       AND coalesce(v_email.uncertain_since, v_email.attempt_started_at) IS NOT NULL THEN
         UPDATE public.email_queue q
         SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
             provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
             dead_at = NULL, dead_reason = NULL,
             error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
-            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
         WHERE q.id = v_id;
     ELSIF p_event = 'failed' AND (v_email.status = 'sent'
         OR (v_email.uncertain_since IS NOT NULL AND v_email.status IN ('pending', 'failed'))) THEN
@@ -8616,7 +8607,7 @@ COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) I
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
-       t.tries, coalesce(cardinality(t.tries), 0) AS attempts,
+       t.attempt_times, coalesce(cardinality(t.attempt_times), 0) AS attempts,
        q.dead_reason::text, q.error_class::text, q.error_code, q.error_message, q.error_detail,
        q.provider, q.correlation_id,
        q.created_at AS enqueued_at, q.dead_at, NULL::timestamptz AS archived_at,
@@ -8625,7 +8616,7 @@ SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q
 FROM public.email_queue q
 CROSS JOIN mailgres.settings s
 CROSS JOIN LATERAL (
-    SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS tries
+    SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS attempt_times
     FROM public.email_logs l
     WHERE l.queue_id = q.id
       AND (l.event = 'retry' OR l.dead_reason = 'exhausted'
@@ -8635,14 +8626,14 @@ WHERE q.status = 'failed' AND q.due_at IS NOT NULL
 UNION ALL
 SELECT d.queue_id, d.tenant_id, (d.email ->> 'user_id')::uuid, d.template_type,
        d.email ->> 'recipient_email', d.email -> 'payload',
-       t.tries, coalesce(cardinality(t.tries), 0),
+       t.attempt_times, coalesce(cardinality(t.attempt_times), 0),
        d.dead_reason, d.email ->> 'error_class', d.error_code, d.email ->> 'error_message',
        d.email ->> 'error_detail', d.email ->> 'provider', d.email ->> 'correlation_id',
        (d.email ->> 'created_at')::timestamptz, d.dead_at, d.archived_at, d.expires_at,
        d.email
 FROM mailgres.dead_letters d
 CROSS JOIN LATERAL (
-    SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS tries
+    SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS attempt_times
     FROM jsonb_array_elements(d.log) WITH ORDINALITY x(l, n)
     WHERE l ->> 'event' = 'retry' OR l ->> 'dead_reason' = 'exhausted'
        OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
@@ -8650,8 +8641,8 @@ CROSS JOIN LATERAL (
 
 COMMENT ON VIEW public.email_dead_letters IS
     'Dead emails, in the queue and in the archive: what they were, why they died, every try. For operators.';
-COMMENT ON COLUMN public.email_dead_letters.tries IS 'When each try was claimed.';
-COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many tries there were.';
+COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each try was claimed.';
+COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempt_times there were.';
 COMMENT ON COLUMN public.email_dead_letters.error_message IS 'The last reason; never empty.';
 COMMENT ON COLUMN public.email_dead_letters.error_detail IS
     'The provider''s text as it came; of a fault of our own, the places in the code that it passed.';
@@ -8716,7 +8707,7 @@ COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamp
 -- archive has none.
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -8734,7 +8725,7 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (v_queued) AND q.has_attachments AND p_with_attachments IS NOT TRUE);
     v_queued := ARRAY(SELECT unnest(v_queued) EXCEPT SELECT unnest(v_spared));
-    PERFORM mailgres.remove(v_queued);
+    PERFORM mailgres.delete_emails(v_queued);
     v_archived := ARRAY(
         SELECT d.queue_id FROM mailgres.dead_letters d
         JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = d.queue_id
@@ -8781,7 +8772,7 @@ LEFT JOIN mailgres.depth d ON s.place < 3 AND mailgres.now() BETWEEN d.as_of AND
 LEFT JOIN (
     SELECT o.status, sum(o.emails) AS emails, min(o.oldest) AS oldest, max(o.newest) AS newest, max(o.as_of) AS as_of,
            (SELECT d.capped AND d.as_of = max(o.as_of) FROM mailgres.depth d) AS at_least
-    FROM mailgres.open_by_template o
+    FROM mailgres.current_depth_by_template o
     GROUP BY o.status
     UNION ALL
     SELECT c.status, sum(c.emails), min(c.oldest), max(c.newest), mailgres.now(), false
@@ -8813,7 +8804,7 @@ SELECT o.template_type, sum(o.emails)::bigint AS pending_count,
        min(o.oldest) AS oldest, max(o.newest) AS newest,
        sum(o.due)::bigint AS due_count, min(o.oldest_due) AS oldest_due,
        sum(o.parked)::bigint AS parked_count, max(o.as_of) AS as_of
-FROM mailgres.open_by_template o
+FROM mailgres.current_depth_by_template o
 WHERE o.status = 'pending'
 GROUP BY o.template_type;
 
@@ -8887,8 +8878,8 @@ COMMENT ON COLUMN public.email_workers.on_demand IS
     'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
-SELECT p.provider, p.kind, p.enabled, p.open, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
-       p.paused_until, p.pause_reason, p.waits_until, p.waits_for,
+SELECT p.provider, p.kind, p.enabled, p.usable, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
+       p.paused_until, p.pause_reason, p.limited_until, p.limited_by,
        round(p.email_tokens::numeric, 1) AS email_tokens, p.emails_per_second,
        round(p.call_tokens::numeric, 1) AS call_tokens, p.calls_per_second,
        p.used_today, p.daily_quota, p.used_this_month, p.monthly_quota,
@@ -8907,11 +8898,11 @@ ORDER BY p.provider;
 
 COMMENT ON VIEW public.email_providers IS
 'Which providers can send now, and what holds the others back?
-Example: SELECT provider, open, circuit, paused_until, waits_for, quota_used FROM email_providers;';
+Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
 COMMENT ON COLUMN public.email_providers.kind IS 'resend, ses, smtp, capture or null.';
 COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
-COMMENT ON COLUMN public.email_providers.open IS 'Emails may be sent by it now.';
+COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
     'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
 COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when.';
@@ -8920,8 +8911,8 @@ COMMENT ON COLUMN public.email_providers.circuit_until IS
 COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why it is as it is.';
 COMMENT ON COLUMN public.email_providers.paused_until IS 'An operator paused it until then.';
 COMMENT ON COLUMN public.email_providers.pause_reason IS 'What the operator said.';
-COMMENT ON COLUMN public.email_providers.waits_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN public.email_providers.waits_for IS 'What for: rate or quota.';
+COMMENT ON COLUMN public.email_providers.limited_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN public.email_providers.limited_by IS 'What for: rate or quota.';
 COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit leaves now; null: no limit.';
 COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its limit of emails.';
 COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit leaves now; null: no limit.';
@@ -8969,7 +8960,7 @@ FROM (
     FROM mailgres.counted_by_template c
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status <> 'bounced'
     UNION ALL
-    SELECT o.template_type, 'open', o.recent FROM mailgres.open_by_template o
+    SELECT o.template_type, 'open', o.recent FROM mailgres.current_depth_by_template o
 ) x
 GROUP BY x.template_type
 HAVING sum(x.emails) > 0;
@@ -9110,7 +9101,7 @@ FROM (
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '30 days', 'UTC')
       AND c.retries > 0 AND c.status <> 'bounced'
     UNION ALL
-    SELECT o.retries, 'open', o.emails FROM mailgres.open_by_template o WHERE o.retries > 0
+    SELECT o.retries, 'open', o.emails FROM mailgres.current_depth_by_template o WHERE o.retries > 0
 ) x
 GROUP BY x.retries
 HAVING sum(x.emails) > 0
@@ -9129,11 +9120,11 @@ COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
 COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
 
 CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
-SELECT c.attempt, sum(c.tries)::bigint AS tries,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
-       round(100.0 * coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.tries), 2) AS success_rate
+SELECT c.attempt, sum(c.attempts)::bigint AS attempts,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       round(100.0 * coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.attempts), 2) AS success_rate
 FROM mailgres.counted_by_attempt c
 WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
   AND c.outcome IN ('sent', 'retry', 'dead')
@@ -9145,15 +9136,15 @@ COMMENT ON VIEW public.email_success_by_attempt IS
 Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
 Example: SELECT * FROM email_success_by_attempt;';
 COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
-COMMENT ON COLUMN public.email_success_by_attempt.tries IS 'How many there were.';
+COMMENT ON COLUMN public.email_success_by_attempt.attempts IS 'How many there were.';
 COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
 COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
 COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
-COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of tries, in percent.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of attempts, in percent.';
 
 CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
-SELECT c.attempt, sum(c.tries)::bigint AS retries,
-       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.tries)) + interval '0.5 seconds') AS mean_wait
+SELECT c.attempt, sum(c.attempts)::bigint AS retries,
+       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.attempts)) + interval '0.5 seconds') AS mean_wait
 FROM mailgres.counted_by_attempt c
 WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.outcome = 'claimed'
 GROUP BY c.attempt
@@ -9168,18 +9159,18 @@ COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.
 COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
 
 CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
-SELECT x.provider, x.error_class, x.error_code, x.tries, x.retried, x.dead, x.deferred,
-       round(100.0 * x.tries / sum(x.tries) OVER (), 2) AS share
+SELECT x.provider, x.error_class, x.error_code, x.attempts, x.retried, x.dead, x.deferred,
+       round(100.0 * x.attempts / sum(x.attempts) OVER (), 2) AS share
 FROM (
-    SELECT c.provider, c.error_class, c.error_code, sum(c.tries)::bigint AS tries,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
+    SELECT c.provider, c.error_class, c.error_code, sum(c.attempts)::bigint AS attempts,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
     FROM mailgres.counted_by_fault c
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
     GROUP BY c.provider, c.error_class, c.error_code
 ) x
-ORDER BY x.tries DESC, x.provider, x.error_class, x.error_code;
+ORDER BY x.attempts DESC, x.provider, x.error_class, x.error_code;
 
 COMMENT ON VIEW public.email_error_codes IS
 'Which error codes do tries end with, and how often?
@@ -9189,11 +9180,11 @@ COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if n
 COMMENT ON COLUMN public.email_error_codes.error_class IS
     'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
 COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
-COMMENT ON COLUMN public.email_error_codes.tries IS 'How many tries ended with it.';
+COMMENT ON COLUMN public.email_error_codes.attempts IS 'How many attempts ended with it.';
 COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
 COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
 COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
-COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'attempts, of all that failed, in percent.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
 SELECT x.error_message, count(*) AS emails,
@@ -9387,9 +9378,9 @@ FROM (
            coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
            coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
            coalesce(o.as_of, mailgres.now()) AS as_of,
-           CASE WHEN o.due > 0 THEN greatest(r.turn - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+           CASE WHEN o.due > 0 THEN greatest(r.claim_number - greatest(a.claim_number, o.claim_number), 0) ELSE 0 END AS rounds
     FROM (
-        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
+        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.claim_number) AS claim_number,
                sum(c.batch) FILTER (WHERE c.is_last) AS batch
         FROM (
             SELECT y.*, y.claimed_at = max(y.claimed_at) OVER (PARTITION BY y.tenant_id) AS is_last
@@ -9399,15 +9390,15 @@ FROM (
     ) a
     FULL JOIN (
         SELECT w.tenant_id, sum(w.emails) AS emails, sum(w.due) AS due, min(w.oldest_due) AS oldest_due,
-               min(w.turn) FILTER (WHERE w.due > 0) AS turn, max(w.as_of) AS as_of
-        FROM mailgres.open_by_tenant w
+               min(w.claim_number) FILTER (WHERE w.due > 0) AS claim_number, max(w.as_of) AS as_of
+        FROM mailgres.current_depth_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
     -- as of the same moment as the backlog
     CROSS JOIN (
         SELECT coalesce(
-            (SELECT d.turn FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
-            mailgres.turns()) AS turn
+            (SELECT d.claim_number FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
+            mailgres.claim_number()) AS claim_number
     ) r
 ) x
 LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
@@ -9946,10 +9937,10 @@ by_hand(names) AS (VALUES ('
     public.get_pending_emails_for_retry(int) public.mark_email_sent(uuid,text) public.mark_email_failed(uuid,text)
     public.calculate_next_retry_time(int)')),
 janitors(names) AS (VALUES ('
-    mailgres.reap mailgres.promote mailgres.expire mailgres.fold mailgres.archive_dead_letters
-    mailgres.purge_archive mailgres.retain mailgres.heartbeat mailgres.forget_workers mailgres.tell
-    mailgres.check_alerts mailgres.take_deaths mailgres.take_news mailgres.note_webhook mailgres.measure_depth
-    mailgres.trim_rollups mailgres.template_contents mailgres.unintended_grants mailgres.note_janitor
+    mailgres.reap mailgres.promote mailgres.expire mailgres.fold_rollups mailgres.archive_dead_letters
+    mailgres.purge_archive mailgres.delete_expired_emails mailgres.heartbeat mailgres.delete_stale_workers mailgres.notify_dead_letters
+    mailgres.check_alerts mailgres.log_dead_letters mailgres.deliver_notifications mailgres.record_webhook_result mailgres.measure_depth
+    mailgres.delete_expired_rollups mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
     mailgres.failing_janitors')),
 -- what a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
@@ -9967,16 +9958,16 @@ views(names) AS (VALUES ('
     public.email_dlq_by_code public.email_dlq_by_tenant public.email_dlq_by_age
     public.email_tenant_fairness public.email_alerts public.email_monitoring
 
-    mailgres.rollup_deltas mailgres.try_deltas mailgres.rollup_by_template mailgres.rollup_by_tenant
+    mailgres.rollup_deltas mailgres.attempt_deltas mailgres.rollup_by_template mailgres.rollup_by_tenant
     mailgres.rollup_by_provider mailgres.rollup_by_retries mailgres.rollup_by_status
     mailgres.rollup_dead mailgres.rollup_by_minute mailgres.rollup_by_attempt mailgres.rollup_by_fault
     mailgres.tenant_activity mailgres.depth mailgres.depth_by_template mailgres.depth_by_tenant
-    mailgres.open_by_template mailgres.open_by_tenant mailgres.counted_by_template
+    mailgres.current_depth_by_template mailgres.current_depth_by_tenant mailgres.counted_by_template
     mailgres.counted_by_tenant mailgres.counted_by_provider mailgres.counted_by_retries
     mailgres.counted_by_status mailgres.counted_dead mailgres.counted_by_minute
     mailgres.counted_by_attempt mailgres.counted_by_fault mailgres.counted_tenants')),
 called_by_views(names) AS (VALUES ('
-    mailgres.now mailgres.count_open mailgres.turns mailgres.oldest_dead mailgres.newest_dead
+    mailgres.now mailgres.count_depth mailgres.claim_number mailgres.oldest_dead mailgres.newest_dead
     mailgres.provider_states mailgres.eta mailgres.round_robin_priority mailgres.masked_recipient
     mailgres.alerts_now mailgres.missing_providers')),
 
@@ -9997,9 +9988,9 @@ matrix(grantees, privileges, kind, objects) AS (
     VALUES
     ('mailgres_worker mailgres_operator', 'USAGE', 'schema', 'mailgres'),
     ('mailgres_worker', 'EXECUTE', 'function', '
-        mailgres.claim mailgres.start_attempts mailgres.finish mailgres.extend mailgres.give_back mailgres.sleep
-        mailgres.rise mailgres.capture mailgres.use_providers mailgres.use_defaults mailgres.sign_off mailgres.learn_limits
-        mailgres.rate_frees_at'),
+        mailgres.claim mailgres.start_attempts mailgres.finish mailgres.extend mailgres.give_back mailgres.mark_asleep
+        mailgres.mark_awake mailgres.capture mailgres.use_providers mailgres.use_defaults mailgres.sign_off mailgres.learn_limits
+        mailgres.rate_limit_ends_at'),
     ('mailgres_worker', 'SELECT', 'table', '
         public.email_templates mailgres.schema_version mailgres.template_versions mailgres.attachments
         mailgres.providers mailgres.routes mailgres.route_providers mailgres.tenants mailgres.retry_policies
@@ -10012,7 +10003,7 @@ matrix(grantees, privileges, kind, objects) AS (
         mailgres.set_route mailgres.pause_route mailgres.resume_route mailgres.set_tenant mailgres.route_states
         mailgres.find_emails mailgres.count_emails mailgres.check_emails mailgres.cancel_emails
         mailgres.retry_emails mailgres.reschedule_emails mailgres.find_dead_letters mailgres.purge_dead_letters
-        mailgres.pause_tenant mailgres.resume_tenant mailgres.weigh_tenant mailgres.tenant_states
+        mailgres.pause_tenant mailgres.resume_tenant mailgres.set_tenant_weight mailgres.tenant_states
         mailgres.set_policy mailgres.set_defaults mailgres.suppress mailgres.unsuppress mailgres.allow_sender mailgres.disallow_sender
         mailgres.bind_producer mailgres.unbind_producer mailgres.set_alert_rule mailgres.reset_webhook'),
     ('mailgres_operator', 'SELECT', 'table', 'mailgres.* public.email_logs public.email_dead_letters'),
@@ -10038,7 +10029,7 @@ columns(grantees, object, names) AS (VALUES
         tenant_id priority route scheduled_for expires_at ready retry_policy retry_delay max_retry_delay sent_at
         dead_at dead_reason error_code error_class provider provider_message_id resend_id generation
         template_version first_attempt_at uncertain_since parked_since last_duration_ms batch_id batch_size
-        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses begun_at has_attachments due_at'),
+        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses attempt_started_at has_attachments due_at'),
     ('mailgres_analyst', 'public.email_logs', '
         id queue_id at event from_status to_status attempt tenant_id template_type claimed_at worker duration_ms
         provider provider_message_id error_class error_code error_message next_retry_at dead_reason'),

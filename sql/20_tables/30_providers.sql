@@ -16,9 +16,9 @@ CREATE TABLE mailgres.providers (
     pause_reason       text,
 
     -- by what the provider said
-    waits_until        timestamptz,
-    waits_since        timestamptz,
-    waits_for          text CHECK (waits_for IN ('rate', 'quota')),
+    limited_until      timestamptz,
+    limited_since      timestamptz,
+    limited_by         text CHECK (limited_by IN ('rate', 'quota')),
     daily_quota        int CHECK (daily_quota >= 0),
     monthly_quota      int CHECK (monthly_quota >= 0),
 
@@ -48,9 +48,9 @@ COMMENT ON COLUMN mailgres.providers.batch_size IS 'How many emails a call takes
 COMMENT ON COLUMN mailgres.providers.fixed_batches IS
     'A call with several emails has one key, so it is repeated with the same emails or not at all.';
 COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
-COMMENT ON COLUMN mailgres.providers.waits_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN mailgres.providers.waits_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
-COMMENT ON COLUMN mailgres.providers.waits_for IS 'What for: its rate limit or a quota.';
+COMMENT ON COLUMN mailgres.providers.limited_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN mailgres.providers.limited_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
+COMMENT ON COLUMN mailgres.providers.limited_by IS 'What for: its rate limit or a quota.';
 COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
 COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
 COMMENT ON COLUMN mailgres.providers.circuit IS
@@ -68,14 +68,14 @@ COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, n
 COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
 COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
 
-CREATE FUNCTION mailgres.is_open(p mailgres.providers) RETURNS boolean
+CREATE FUNCTION mailgres.is_usable(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND p.circuit = 'closed'
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
-    AND (p.waits_until IS NULL OR p.waits_until <= mailgres.now());
+    AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now());
 
-COMMENT ON FUNCTION mailgres.is_open(mailgres.providers) IS
+COMMENT ON FUNCTION mailgres.is_usable(mailgres.providers) IS
     'Whether emails may be claimed for this provider now.';
 
 CREATE TABLE mailgres.routes (

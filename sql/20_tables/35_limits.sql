@@ -17,18 +17,18 @@ COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below 
 -- What went out by each provider in a day and in a month, for those that have a quota.
 
 CREATE TABLE mailgres.quota_usage (
-    provider    text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
-    period      text NOT NULL CHECK (period IN ('day', 'month')),
-    starts      timestamptz NOT NULL,
-    emails      int NOT NULL,
-    told        int,
-    told_until  timestamptz,
+    provider        text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
+    period          text NOT NULL CHECK (period IN ('day', 'month')),
+    starts          timestamptz NOT NULL,
+    emails          int NOT NULL,
+    reported        int,
+    reported_until  timestamptz,
     PRIMARY KEY (provider, period, starts)
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
 COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many we sent.';
-COMMENT ON COLUMN mailgres.quota_usage.told IS
+COMMENT ON COLUMN mailgres.quota_usage.reported IS
     'How many the provider said were sent, and what we sent since; null: it said nothing.';
-COMMENT ON COLUMN mailgres.quota_usage.told_until IS
+COMMENT ON COLUMN mailgres.quota_usage.reported_until IS
     'Until when that counts instead of our own number: its day may be another than ours.';

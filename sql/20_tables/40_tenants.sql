@@ -23,16 +23,16 @@ COMMENT ON COLUMN mailgres.tenants.contact_email IS 'Who is told about its dead 
 -- for each other: with one worker the round is strict, with several each slot is.
 
 CREATE TABLE mailgres.claim_slots (
-    slot     int PRIMARY KEY,
-    turn     bigint NOT NULL DEFAULT 0,
-    cursors  jsonb NOT NULL DEFAULT '{}'
+    slot        int PRIMARY KEY,
+    next_route  bigint NOT NULL DEFAULT 0,
+    cursors     jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
 -- How many claims there have been: the rounds that tenants wait for. A sequence, because
 -- nobody waits for that.
-CREATE SEQUENCE mailgres.rounds;
+CREATE SEQUENCE mailgres.claim_numbers;
 
-COMMENT ON SEQUENCE mailgres.rounds IS 'Claims that took something.';
+COMMENT ON SEQUENCE mailgres.claim_numbers IS 'Claims that took something.';
 COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
     'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';

@@ -71,7 +71,7 @@ CREATE TABLE public.email_queue (
     lease_worker         text,
     lease_is_tokenless   boolean NOT NULL DEFAULT false,
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
-    begun_at             mailgres.moment,
+    attempt_started_at   mailgres.moment,
 
     -- content of applications that render themselves
     from_email           mailgres.sender,
@@ -194,7 +194,7 @@ COMMENT ON COLUMN public.email_queue.lease_worker IS 'The worker that holds it.'
 COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that knows no token.';
 COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether its last call was refused for the whole batch: the next call has this email alone.';
 COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
-COMMENT ON COLUMN public.email_queue.begun_at IS 'When the call to the provider was begun under this lease.';
+COMMENT ON COLUMN public.email_queue.attempt_started_at IS 'When the call to the provider was begun under this lease.';
 COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.reply_to IS 'Reply address, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.subject IS 'Subject, when the email brings its own content.';

@@ -1,5 +1,5 @@
 -- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
--- an email appends deltas (no row is updated, so nobody waits); mailgres.fold() adds them
+-- an email appends deltas (no row is updated, so nobody waits); mailgres.fold_rollups() adds them
 -- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
 -- they are exact at any moment.
 --
@@ -40,27 +40,27 @@ COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, wh
 COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
 COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
 
-CREATE TABLE mailgres.try_deltas (
-    at           timestamptz NOT NULL,
-    event        text NOT NULL,
-    attempt      int NOT NULL,
-    tenant_id    text NOT NULL,
-    provider     text NOT NULL,
-    error_class  text NOT NULL,
-    error_code   text NOT NULL,
-    claimed_at   timestamptz,
-    turn         bigint,
-    emails       bigint NOT NULL,
-    seconds      double precision NOT NULL DEFAULT 0
+CREATE TABLE mailgres.attempt_deltas (
+    at            timestamptz NOT NULL,
+    event         text NOT NULL,
+    attempt       int NOT NULL,
+    tenant_id     text NOT NULL,
+    provider      text NOT NULL,
+    error_class   text NOT NULL,
+    error_code    text NOT NULL,
+    claimed_at    timestamptz,
+    claim_number  bigint,
+    emails        bigint NOT NULL,
+    seconds       double precision NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-ALTER TABLE mailgres.try_deltas REPLICA IDENTITY FULL;
+ALTER TABLE mailgres.attempt_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.try_deltas IS 'What was done, not yet added to the rollups.';
-COMMENT ON COLUMN mailgres.try_deltas.event IS
+COMMENT ON TABLE mailgres.attempt_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON COLUMN mailgres.attempt_deltas.event IS
     'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
-COMMENT ON COLUMN mailgres.try_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
-COMMENT ON COLUMN mailgres.try_deltas.turn IS 'How many claims there had been by then.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims there had been by then.';
 
 -- What became of emails, by the hour in which they were created.
 
@@ -142,11 +142,11 @@ CREATE TABLE mailgres.rollup_by_minute (
 );
 
 CREATE TABLE mailgres.rollup_by_attempt (
-    hour     timestamptz NOT NULL,
-    attempt  int NOT NULL,
-    outcome  text NOT NULL,
-    tries    bigint NOT NULL,
-    seconds  double precision NOT NULL,
+    hour      timestamptz NOT NULL,
+    attempt   int NOT NULL,
+    outcome   text NOT NULL,
+    attempts  bigint NOT NULL,
+    seconds   double precision NOT NULL,
     PRIMARY KEY (hour, attempt, outcome)
 );
 
@@ -156,16 +156,16 @@ CREATE TABLE mailgres.rollup_by_fault (
     error_class  text NOT NULL,
     error_code   text NOT NULL,
     outcome      text NOT NULL,
-    tries        bigint NOT NULL,
+    attempts     bigint NOT NULL,
     PRIMARY KEY (hour, provider, error_class, error_code, outcome)
 );
 
 CREATE TABLE mailgres.tenant_activity (
-    tenant_id   text PRIMARY KEY,
-    processed   bigint NOT NULL,
-    claimed_at  timestamptz NOT NULL,
-    batch       bigint NOT NULL,
-    turn        bigint NOT NULL
+    tenant_id     text PRIMARY KEY,
+    processed     bigint NOT NULL,
+    claimed_at    timestamptz NOT NULL,
+    batch         bigint NOT NULL,
+    claim_number  bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
@@ -178,4 +178,4 @@ COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was proces
 COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
 COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
 COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
-COMMENT ON COLUMN mailgres.tenant_activity.turn IS 'How many claims there had been when they were tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims there had been when they were tried.';

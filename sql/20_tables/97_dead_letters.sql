@@ -18,11 +18,11 @@ COMMENT ON TABLE mailgres.dead_letters IS
     'Dead emails after their time in the queue: the whole row and its whole log.';
 
 -- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
-CREATE TABLE mailgres.deaths (
+CREATE TABLE mailgres.dead_letters_to_log (
     queue_id  uuid NOT NULL,
     log_id    bigint NOT NULL,
     PRIMARY KEY (queue_id, log_id)
 );
 
-COMMENT ON TABLE mailgres.deaths IS 'Emails that died and of which no log of a process tells yet.';
-COMMENT ON COLUMN mailgres.deaths.log_id IS 'The row of email_logs that says how.';
+COMMENT ON TABLE mailgres.dead_letters_to_log IS 'Emails that died and of which no log of a process tells yet.';
+COMMENT ON COLUMN mailgres.dead_letters_to_log.log_id IS 'The row of email_logs that says how.';

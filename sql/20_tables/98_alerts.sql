@@ -17,7 +17,7 @@ CREATE TABLE mailgres.alert_rules (
     CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
 );
 
-COMMENT ON TABLE mailgres.alert_rules IS 'When people are told; change threshold, window, severity as you like.';
+COMMENT ON TABLE mailgres.alert_rules IS 'When people are notified; change threshold, window, severity as you like.';
 COMMENT ON COLUMN mailgres.alert_rules.threshold IS 'It fires when the figure is larger than this.';
 COMMENT ON COLUMN mailgres.alert_rules.unit IS 'What the figure counts.';
 COMMENT ON COLUMN mailgres.alert_rules.reaches IS 'It fires when the figure is as large as the threshold, too.';
@@ -35,29 +35,29 @@ CREATE TABLE mailgres.alerts (
     since        timestamptz NOT NULL,
     seen_at      timestamptz NOT NULL,
     resolved_at  timestamptz,
-    told         text NOT NULL DEFAULT 'nothing' CHECK (told IN ('nothing', 'firing', 'resolved')),
-    told_at      timestamptz,
+    notified     text NOT NULL DEFAULT 'nothing' CHECK (notified IN ('nothing', 'firing', 'resolved')),
+    notified_at  timestamptz,
     PRIMARY KEY (rule, subject),
-    CONSTRAINT alerts_told CHECK ((told = 'nothing') = (told_at IS NULL))
+    CONSTRAINT alerts_notified CHECK ((notified = 'nothing') = (notified_at IS NULL))
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were told of them.';
+COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were notified of them.';
 COMMENT ON COLUMN mailgres.alerts.subject IS 'Which tenant, template, provider; empty: the queue.';
 COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When it was last seen to be so; it is over when that was some minutes ago.';
 COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it was found to be over; null: it fires.';
-COMMENT ON COLUMN mailgres.alerts.told IS 'The last that people were told of it.';
+COMMENT ON COLUMN mailgres.alerts.notified IS 'The last that people were notified of it.';
 
 -- What the webhook is to be called with. A row leaves when it was; who dies meanwhile
 -- leaves it to others.
 
-CREATE TABLE mailgres.news (
+CREATE TABLE mailgres.notifications (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT mailgres.now(),
     body         jsonb NOT NULL,
-    tries        int NOT NULL DEFAULT 0,
+    attempts     int NOT NULL DEFAULT 0,
     taken_until  timestamptz
 );
 
-COMMENT ON TABLE mailgres.news IS 'News that operators have not been told yet by the webhook.';
-COMMENT ON COLUMN mailgres.news.tries IS 'Calls that failed.';
-COMMENT ON COLUMN mailgres.news.taken_until IS 'Until then a worker is at it, or it waits after a failure.';
+COMMENT ON TABLE mailgres.notifications IS 'News that operators have not been notified yet by the webhook.';
+COMMENT ON COLUMN mailgres.notifications.attempts IS 'Calls that failed.';
+COMMENT ON COLUMN mailgres.notifications.taken_until IS 'Until then a worker is at it, or it waits after a failure.';

@@ -33,7 +33,7 @@ BEGIN
     BEGIN
         v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
     EXCEPTION WHEN data_exception THEN
-        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM)),
+        PERFORM mailgres.refuse('MG015', format('a value has the wrong type: %s', mailgres.redact_addresses(SQLERRM)),
             'Compare the types of the arguments of enqueue_email.');
     END;
     v_requests := mailgres.for_caller(v_requests, true);

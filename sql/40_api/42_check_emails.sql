@@ -36,7 +36,7 @@ BEGIN
         EXCEPTION
             WHEN data_exception THEN
                 code := 'MG015';
-                message := format('a value has the wrong type: %s', mailgres.without_addresses(SQLERRM));
+                message := format('a value has the wrong type: %s', mailgres.redact_addresses(SQLERRM));
                 hint := 'Compare the types of the arguments of enqueue_email.';
                 RETURN NEXT;
             WHEN OTHERS THEN

@@ -41,21 +41,21 @@ RETURN q.status = 'sending' AND q.lease_is_tokenless;
 COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
     'Whether a processor that knows no token holds the email.';
 
-CREATE FUNCTION mailgres.against_cancel(p_email public.email_queue) RETURNS mailgres.refusal
+CREATE FUNCTION mailgres.cancel_refusal(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
     WHEN p_email.status = 'cancelled' THEN
         ('MG021', 'the email was cancelled before', 'There is nothing to do.')::mailgres.refusal
     WHEN p_email.status = 'sent' THEN
         ('MG021', 'the email has been sent', 'A sent email cannot be cancelled.')::mailgres.refusal
-    WHEN p_email.begun_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
+    WHEN p_email.attempt_started_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
         ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.against_cancel(public.email_queue) IS 'What stands in the way of cancelling an email.';
+COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'What stands in the way of cancelling an email.';
 
 CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
     LANGUAGE plpgsql
@@ -81,7 +81,7 @@ BEGIN
     IF v_email.status = 'cancelled' THEN
         RETURN false;
     END IF;
-    PERFORM mailgres.refuse_if(mailgres.against_cancel(v_email));
+    PERFORM mailgres.refuse_if(mailgres.cancel_refusal(v_email));
     PERFORM mailgres.cancel_these(ARRAY[p_queue_id], p_reason);
     RETURN true;
 END
@@ -138,12 +138,12 @@ $$;
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
     'Whether an email that may have arrived can be sent again under its key and arrive once.';
 
-CREATE FUNCTION mailgres.against_doubling() RETURNS mailgres.refusal
+CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
 RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
-COMMENT ON FUNCTION mailgres.against_doubling() IS
+COMMENT ON FUNCTION mailgres.duplicate_refusal() IS
     'What stands in the way of sending an email again that may have arrived.';
 
 CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
@@ -160,7 +160,7 @@ $$;
 COMMENT ON FUNCTION mailgres.is_suppressed(public.email_queue) IS
     'Whether the address of an email is suppressed for its tenant.';
 
-CREATE FUNCTION mailgres.against_retry(p_email public.email_queue, p_accept_duplicate boolean)
+CREATE FUNCTION mailgres.retry_refusal(p_email public.email_queue, p_accept_duplicate boolean)
     RETURNS mailgres.refusal
     LANGUAGE plpgsql
 AS $$
@@ -170,19 +170,19 @@ BEGIN
     ELSIF p_email.status = 'sending' THEN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
-    ELSIF NOT mailgres.is_bound(p_email) AND mailgres.is_suppressed(p_email) THEN
+    ELSIF NOT mailgres.is_in_uncertain_batch(p_email) AND mailgres.is_suppressed(p_email) THEN
         -- a worker would not send it; with the rest of a batch that may have arrived it would
         RETURN ('MG028', 'the address is suppressed',
                 'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
           AND NOT mailgres.key_protects(p_email) THEN
-        RETURN mailgres.against_doubling();
+        RETURN mailgres.duplicate_refusal();
     END IF;
     RETURN NULL;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.against_retry(public.email_queue, boolean) IS
+COMMENT ON FUNCTION mailgres.retry_refusal(public.email_queue, boolean) IS
     'What stands in the way of retrying an email.';
 
 -- Events settle emails without asking who has their batch: so whether the key of an email
@@ -248,9 +248,9 @@ CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean D
 AS $$
 BEGIN
     PERFORM mailgres.lock_batches(ARRAY[p_queue_id]);
-    PERFORM mailgres.refuse_if(mailgres.against_retry(mailgres.lock_email(p_queue_id), p_accept_duplicate));
+    PERFORM mailgres.refuse_if(mailgres.retry_refusal(mailgres.lock_email(p_queue_id), p_accept_duplicate));
     IF p_queue_id <> ALL (mailgres.reopen(ARRAY[p_queue_id], p_accept_duplicate)) THEN
-        PERFORM mailgres.refuse_if(mailgres.against_doubling());
+        PERFORM mailgres.refuse_if(mailgres.duplicate_refusal());
     END IF;
     RETURN true;
 END
@@ -259,7 +259,7 @@ $$;
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
     'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
 
-CREATE FUNCTION mailgres.against_reschedule(p_email public.email_queue, p_scheduled_for timestamptz)
+CREATE FUNCTION mailgres.reschedule_refusal(p_email public.email_queue, p_scheduled_for timestamptz)
     RETURNS mailgres.refusal
     LANGUAGE sql STABLE
 RETURN CASE
@@ -272,7 +272,7 @@ RETURN CASE
         ('MG008', 'it would expire before it could be sent', 'Give a time before it expires.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.against_reschedule(public.email_queue, timestamptz) IS
+COMMENT ON FUNCTION mailgres.reschedule_refusal(public.email_queue, timestamptz) IS
     'What stands in the way of sending an email at another time.';
 
 CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
@@ -294,7 +294,7 @@ CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timesta
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
-    PERFORM mailgres.refuse_if(mailgres.against_reschedule(mailgres.lock_email(p_queue_id), p_scheduled_for));
+    PERFORM mailgres.refuse_if(mailgres.reschedule_refusal(mailgres.lock_email(p_queue_id), p_scheduled_for));
     PERFORM mailgres.reschedule_these(ARRAY[p_queue_id], p_scheduled_for);
     RETURN true;
 END

@@ -7,7 +7,7 @@
 -- p_statuses: only emails that still have one of these statuses, as they had when the
 -- caller chose them; null means any.
 
-CREATE TYPE mailgres.done AS (id uuid, code text, message text, hint text);
+CREATE TYPE mailgres.action_result AS (id uuid, code text, message text, hint text);
 
 CREATE FUNCTION mailgres.take_emails(p_ids uuid[], p_statuses text[]) RETURNS uuid[]
     LANGUAGE plpgsql
@@ -37,7 +37,7 @@ BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, array_agg(q.id) AS taken
         FROM public.email_queue q
-        WHERE q.id = ANY (p_taken) AND mailgres.is_bound(q) AND mailgres.key_protects(q)
+        WHERE q.id = ANY (p_taken) AND mailgres.is_in_uncertain_batch(q) AND mailgres.key_protects(q)
         GROUP BY q.batch_id
     LOOP
         v_all := (
@@ -47,7 +47,7 @@ BEGIN
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF NOT mailgres.have_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
         END IF;
     END LOOP;
@@ -58,7 +58,7 @@ $$;
 COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
     'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
 
-CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.done
+CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql
 AS $$
 BEGIN
@@ -81,7 +81,7 @@ COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
     'Why emails could not be taken: unknown, held by somebody else, or changed since.';
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
-    RETURNS SETOF mailgres.done
+    RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -92,7 +92,7 @@ DECLARE
     v_done   uuid[] := '{}';
 BEGIN
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_cancel(v_email);
+        v_no := mailgres.cancel_refusal(v_email);
         IF v_no.code IS NULL THEN
             v_done := v_done || v_email.id;
         END IF;
@@ -109,7 +109,7 @@ COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
 -- Also returns the rest of batches that went again with one of these emails.
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -118,22 +118,22 @@ DECLARE
     v_email  public.email_queue;
     v_no     mailgres.refusal;
     v_may    uuid[] := '{}';
-    v_not    mailgres.done[] := '{}';
+    v_not    mailgres.action_result[] := '{}';
     v_done   uuid[];
 BEGIN
     v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_retry(v_email, p_accept_duplicates);
+        v_no := mailgres.retry_refusal(v_email, p_accept_duplicates);
         IF v_no.code IS NULL THEN
             v_may := v_may || v_email.id;
         ELSE
-            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.done;
+            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.action_result;
         END IF;
     END LOOP;
     v_done := mailgres.reopen(v_may, p_accept_duplicates);
     RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
     RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
-    v_no := mailgres.against_doubling();
+    v_no := mailgres.duplicate_refusal();
     RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
     RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
 END
@@ -144,7 +144,7 @@ COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
 
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -155,7 +155,7 @@ DECLARE
     v_done   uuid[] := '{}';
 BEGIN
     FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.against_reschedule(v_email, p_scheduled_for);
+        v_no := mailgres.reschedule_refusal(v_email, p_scheduled_for);
         IF v_no.code IS NULL THEN
             v_done := v_done || v_email.id;
         END IF;

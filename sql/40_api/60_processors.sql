@@ -42,7 +42,7 @@ BEGIN
         provider_message_id = v_id, resend_id = v_id,
         dead_at = NULL, dead_reason = NULL, uncertain_since = NULL, parked_since = NULL,
         error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
     WHERE q.id = p_queue_id AND q.status <> 'sent'
       AND (v_id IS NOT NULL OR q.status = 'pending' OR mailgres.is_held_without_token(q));
     RETURN FOUND OR EXISTS (
@@ -58,7 +58,7 @@ CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) 
 AS $$
 DECLARE
     v_email   public.email_queue;
-    v_verdict mailgres.verdict;
+    v_verdict mailgres.retry_decision;
 BEGIN
     SELECT * INTO v_email FROM public.email_queue q
     WHERE q.id = p_queue_id AND (q.status = 'pending' OR mailgres.is_held_without_token(q))
@@ -66,7 +66,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    v_verdict := mailgres.judge(v_email, 'transient', NULL, false, false);
+    v_verdict := mailgres.decide_retry(v_email, 'transient', NULL, false, false);
     UPDATE public.email_queue q
     SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
         ready = false,
@@ -77,7 +77,7 @@ BEGIN
         dead_reason = v_verdict.dead_reason,
         error_class = 'transient', error_code = NULL, send_alone = false, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
-        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+        lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
     WHERE q.id = p_queue_id;
     RETURN true;
 END

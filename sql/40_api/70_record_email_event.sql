@@ -14,7 +14,7 @@ BEGIN
     VALUES
         (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
          coalesce(p_message_id, q.provider_message_id),
-         mailgres.without_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
+         mailgres.redact_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
 END
 $$;
 
@@ -56,18 +56,18 @@ BEGIN
         INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
         VALUES (mailgres.canonical_address(v_email.recipient_email),
                 CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
-                p_event, mailgres.without_addresses(p_detail), v_id)
+                p_event, mailgres.redact_addresses(p_detail), v_id)
         ON CONFLICT DO NOTHING;
     END IF;
 
     IF v_went AND v_email.status <> 'sent'
-       AND coalesce(v_email.uncertain_since, v_email.begun_at) IS NOT NULL THEN
+       AND coalesce(v_email.uncertain_since, v_email.attempt_started_at) IS NOT NULL THEN
         UPDATE public.email_queue q
         SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
             provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
             dead_at = NULL, dead_reason = NULL,
             error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
-            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, begun_at = NULL
+            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
         WHERE q.id = v_id;
     ELSIF p_event = 'failed' AND (v_email.status = 'sent'
         OR (v_email.uncertain_since IS NOT NULL AND v_email.status IN ('pending', 'failed'))) THEN

@@ -4,7 +4,7 @@
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
-       t.tries, coalesce(cardinality(t.tries), 0) AS attempts,
+       t.attempt_times, coalesce(cardinality(t.attempt_times), 0) AS attempts,
        q.dead_reason::text, q.error_class::text, q.error_code, q.error_message, q.error_detail,
        q.provider, q.correlation_id,
        q.created_at AS enqueued_at, q.dead_at, NULL::timestamptz AS archived_at,
@@ -13,7 +13,7 @@ SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q
 FROM public.email_queue q
 CROSS JOIN mailgres.settings s
 CROSS JOIN LATERAL (
-    SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS tries
+    SELECT array_agg(coalesce(l.claimed_at, l.at) ORDER BY l.id) AS attempt_times
     FROM public.email_logs l
     WHERE l.queue_id = q.id
       AND (l.event = 'retry' OR l.dead_reason = 'exhausted'
@@ -23,14 +23,14 @@ WHERE q.status = 'failed' AND q.due_at IS NOT NULL
 UNION ALL
 SELECT d.queue_id, d.tenant_id, (d.email ->> 'user_id')::uuid, d.template_type,
        d.email ->> 'recipient_email', d.email -> 'payload',
-       t.tries, coalesce(cardinality(t.tries), 0),
+       t.attempt_times, coalesce(cardinality(t.attempt_times), 0),
        d.dead_reason, d.email ->> 'error_class', d.error_code, d.email ->> 'error_message',
        d.email ->> 'error_detail', d.email ->> 'provider', d.email ->> 'correlation_id',
        (d.email ->> 'created_at')::timestamptz, d.dead_at, d.archived_at, d.expires_at,
        d.email
 FROM mailgres.dead_letters d
 CROSS JOIN LATERAL (
-    SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS tries
+    SELECT array_agg(coalesce(l ->> 'claimed_at', l ->> 'at')::timestamptz ORDER BY n) AS attempt_times
     FROM jsonb_array_elements(d.log) WITH ORDINALITY x(l, n)
     WHERE l ->> 'event' = 'retry' OR l ->> 'dead_reason' = 'exhausted'
        OR l ->> 'event' <> 'given_back' AND l ->> 'claimed_at' IS NOT NULL
@@ -38,8 +38,8 @@ CROSS JOIN LATERAL (
 
 COMMENT ON VIEW public.email_dead_letters IS
     'Dead emails, in the queue and in the archive: what they were, why they died, every try. For operators.';
-COMMENT ON COLUMN public.email_dead_letters.tries IS 'When each try was claimed.';
-COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many tries there were.';
+COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each try was claimed.';
+COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempt_times there were.';
 COMMENT ON COLUMN public.email_dead_letters.error_message IS 'The last reason; never empty.';
 COMMENT ON COLUMN public.email_dead_letters.error_detail IS
     'The provider''s text as it came; of a fault of our own, the places in the code that it passed.';

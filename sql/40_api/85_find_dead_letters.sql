@@ -49,7 +49,7 @@ COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamp
 -- archive has none.
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
-) RETURNS SETOF mailgres.done
+) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
@@ -67,7 +67,7 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (v_queued) AND q.has_attachments AND p_with_attachments IS NOT TRUE);
     v_queued := ARRAY(SELECT unnest(v_queued) EXCEPT SELECT unnest(v_spared));
-    PERFORM mailgres.remove(v_queued);
+    PERFORM mailgres.delete_emails(v_queued);
     v_archived := ARRAY(
         SELECT d.queue_id FROM mailgres.dead_letters d
         JOIN unnest(p_ids, p_dead_at) x(id, dead_at) ON x.id = d.queue_id

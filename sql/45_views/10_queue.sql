@@ -12,7 +12,7 @@ LEFT JOIN mailgres.depth d ON s.place < 3 AND mailgres.now() BETWEEN d.as_of AND
 LEFT JOIN (
     SELECT o.status, sum(o.emails) AS emails, min(o.oldest) AS oldest, max(o.newest) AS newest, max(o.as_of) AS as_of,
            (SELECT d.capped AND d.as_of = max(o.as_of) FROM mailgres.depth d) AS at_least
-    FROM mailgres.open_by_template o
+    FROM mailgres.current_depth_by_template o
     GROUP BY o.status
     UNION ALL
     SELECT c.status, sum(c.emails), min(c.oldest), max(c.newest), mailgres.now(), false
@@ -44,7 +44,7 @@ SELECT o.template_type, sum(o.emails)::bigint AS pending_count,
        min(o.oldest) AS oldest, max(o.newest) AS newest,
        sum(o.due)::bigint AS due_count, min(o.oldest_due) AS oldest_due,
        sum(o.parked)::bigint AS parked_count, max(o.as_of) AS as_of
-FROM mailgres.open_by_template o
+FROM mailgres.current_depth_by_template o
 WHERE o.status = 'pending'
 GROUP BY o.template_type;
 
@@ -118,8 +118,8 @@ COMMENT ON COLUMN public.email_workers.on_demand IS
     'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
-SELECT p.provider, p.kind, p.enabled, p.open, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
-       p.paused_until, p.pause_reason, p.waits_until, p.waits_for,
+SELECT p.provider, p.kind, p.enabled, p.usable, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
+       p.paused_until, p.pause_reason, p.limited_until, p.limited_by,
        round(p.email_tokens::numeric, 1) AS email_tokens, p.emails_per_second,
        round(p.call_tokens::numeric, 1) AS call_tokens, p.calls_per_second,
        p.used_today, p.daily_quota, p.used_this_month, p.monthly_quota,
@@ -138,11 +138,11 @@ ORDER BY p.provider;
 
 COMMENT ON VIEW public.email_providers IS
 'Which providers can send now, and what holds the others back?
-Example: SELECT provider, open, circuit, paused_until, waits_for, quota_used FROM email_providers;';
+Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
 COMMENT ON COLUMN public.email_providers.kind IS 'resend, ses, smtp, capture or null.';
 COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
-COMMENT ON COLUMN public.email_providers.open IS 'Emails may be sent by it now.';
+COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
     'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
 COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when.';
@@ -151,8 +151,8 @@ COMMENT ON COLUMN public.email_providers.circuit_until IS
 COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why it is as it is.';
 COMMENT ON COLUMN public.email_providers.paused_until IS 'An operator paused it until then.';
 COMMENT ON COLUMN public.email_providers.pause_reason IS 'What the operator said.';
-COMMENT ON COLUMN public.email_providers.waits_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN public.email_providers.waits_for IS 'What for: rate or quota.';
+COMMENT ON COLUMN public.email_providers.limited_until IS 'The provider asked to be left alone until then.';
+COMMENT ON COLUMN public.email_providers.limited_by IS 'What for: rate or quota.';
 COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit leaves now; null: no limit.';
 COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its limit of emails.';
 COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit leaves now; null: no limit.';

@@ -12,7 +12,7 @@ FROM (
     FROM mailgres.counted_by_template c
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.status <> 'bounced'
     UNION ALL
-    SELECT o.template_type, 'open', o.recent FROM mailgres.open_by_template o
+    SELECT o.template_type, 'open', o.recent FROM mailgres.current_depth_by_template o
 ) x
 GROUP BY x.template_type
 HAVING sum(x.emails) > 0;

@@ -59,7 +59,7 @@ FROM (
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '30 days', 'UTC')
       AND c.retries > 0 AND c.status <> 'bounced'
     UNION ALL
-    SELECT o.retries, 'open', o.emails FROM mailgres.open_by_template o WHERE o.retries > 0
+    SELECT o.retries, 'open', o.emails FROM mailgres.current_depth_by_template o WHERE o.retries > 0
 ) x
 GROUP BY x.retries
 HAVING sum(x.emails) > 0
@@ -78,11 +78,11 @@ COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
 COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
 
 CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
-SELECT c.attempt, sum(c.tries)::bigint AS tries,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
-       coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
-       round(100.0 * coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.tries), 2) AS success_rate
+SELECT c.attempt, sum(c.attempts)::bigint AS attempts,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       round(100.0 * coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'sent'), 0) / sum(c.attempts), 2) AS success_rate
 FROM mailgres.counted_by_attempt c
 WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
   AND c.outcome IN ('sent', 'retry', 'dead')
@@ -94,15 +94,15 @@ COMMENT ON VIEW public.email_success_by_attempt IS
 Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
 Example: SELECT * FROM email_success_by_attempt;';
 COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
-COMMENT ON COLUMN public.email_success_by_attempt.tries IS 'How many there were.';
+COMMENT ON COLUMN public.email_success_by_attempt.attempts IS 'How many there were.';
 COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
 COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
 COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
-COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of tries, in percent.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of attempts, in percent.';
 
 CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
-SELECT c.attempt, sum(c.tries)::bigint AS retries,
-       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.tries)) + interval '0.5 seconds') AS mean_wait
+SELECT c.attempt, sum(c.attempts)::bigint AS retries,
+       date_trunc('second', make_interval(secs => sum(c.seconds) / sum(c.attempts)) + interval '0.5 seconds') AS mean_wait
 FROM mailgres.counted_by_attempt c
 WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC') AND c.outcome = 'claimed'
 GROUP BY c.attempt
@@ -117,18 +117,18 @@ COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.
 COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
 
 CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
-SELECT x.provider, x.error_class, x.error_code, x.tries, x.retried, x.dead, x.deferred,
-       round(100.0 * x.tries / sum(x.tries) OVER (), 2) AS share
+SELECT x.provider, x.error_class, x.error_code, x.attempts, x.retried, x.dead, x.deferred,
+       round(100.0 * x.attempts / sum(x.attempts) OVER (), 2) AS share
 FROM (
-    SELECT c.provider, c.error_class, c.error_code, sum(c.tries)::bigint AS tries,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
-           coalesce(sum(c.tries) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
+    SELECT c.provider, c.error_class, c.error_code, sum(c.attempts)::bigint AS attempts,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+           coalesce(sum(c.attempts) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred
     FROM mailgres.counted_by_fault c
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
     GROUP BY c.provider, c.error_class, c.error_code
 ) x
-ORDER BY x.tries DESC, x.provider, x.error_class, x.error_code;
+ORDER BY x.attempts DESC, x.provider, x.error_class, x.error_code;
 
 COMMENT ON VIEW public.email_error_codes IS
 'Which error codes do tries end with, and how often?
@@ -138,11 +138,11 @@ COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if n
 COMMENT ON COLUMN public.email_error_codes.error_class IS
     'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
 COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
-COMMENT ON COLUMN public.email_error_codes.tries IS 'How many tries ended with it.';
+COMMENT ON COLUMN public.email_error_codes.attempts IS 'How many attempts ended with it.';
 COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
 COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
 COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
-COMMENT ON COLUMN public.email_error_codes.share IS 'tries, of all that failed, in percent.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'attempts, of all that failed, in percent.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
 SELECT x.error_message, count(*) AS emails,

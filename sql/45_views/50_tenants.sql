@@ -19,9 +19,9 @@ FROM (
            coalesce(a.processed, 0)::bigint AS processed, coalesce(a.batch, 0)::bigint AS batch,
            coalesce(o.emails, 0)::bigint AS backlog, coalesce(o.due, 0)::bigint AS due, o.oldest_due,
            coalesce(o.as_of, mailgres.now()) AS as_of,
-           CASE WHEN o.due > 0 THEN greatest(r.turn - greatest(a.turn, o.turn), 0) ELSE 0 END AS rounds
+           CASE WHEN o.due > 0 THEN greatest(r.claim_number - greatest(a.claim_number, o.claim_number), 0) ELSE 0 END AS rounds
     FROM (
-        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.turn) AS turn,
+        SELECT c.tenant_id, sum(c.processed) AS processed, max(c.claimed_at) AS claimed_at, max(c.claim_number) AS claim_number,
                sum(c.batch) FILTER (WHERE c.is_last) AS batch
         FROM (
             SELECT y.*, y.claimed_at = max(y.claimed_at) OVER (PARTITION BY y.tenant_id) AS is_last
@@ -31,15 +31,15 @@ FROM (
     ) a
     FULL JOIN (
         SELECT w.tenant_id, sum(w.emails) AS emails, sum(w.due) AS due, min(w.oldest_due) AS oldest_due,
-               min(w.turn) FILTER (WHERE w.due > 0) AS turn, max(w.as_of) AS as_of
-        FROM mailgres.open_by_tenant w
+               min(w.claim_number) FILTER (WHERE w.due > 0) AS claim_number, max(w.as_of) AS as_of
+        FROM mailgres.current_depth_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
     -- as of the same moment as the backlog
     CROSS JOIN (
         SELECT coalesce(
-            (SELECT d.turn FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
-            mailgres.turns()) AS turn
+            (SELECT d.claim_number FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
+            mailgres.claim_number()) AS claim_number
     ) r
 ) x
 LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;

@@ -17,10 +17,10 @@ by_hand(names) AS (VALUES ('
     public.get_pending_emails_for_retry(int) public.mark_email_sent(uuid,text) public.mark_email_failed(uuid,text)
     public.calculate_next_retry_time(int)')),
 janitors(names) AS (VALUES ('
-    mailgres.reap mailgres.promote mailgres.expire mailgres.fold mailgres.archive_dead_letters
-    mailgres.purge_archive mailgres.retain mailgres.heartbeat mailgres.forget_workers mailgres.tell
-    mailgres.check_alerts mailgres.take_deaths mailgres.take_news mailgres.note_webhook mailgres.measure_depth
-    mailgres.trim_rollups mailgres.template_contents mailgres.unintended_grants mailgres.note_janitor
+    mailgres.reap mailgres.promote mailgres.expire mailgres.fold_rollups mailgres.archive_dead_letters
+    mailgres.purge_archive mailgres.delete_expired_emails mailgres.heartbeat mailgres.delete_stale_workers mailgres.notify_dead_letters
+    mailgres.check_alerts mailgres.log_dead_letters mailgres.deliver_notifications mailgres.record_webhook_result mailgres.measure_depth
+    mailgres.delete_expired_rollups mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
     mailgres.failing_janitors')),
 -- what a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
@@ -38,16 +38,16 @@ views(names) AS (VALUES ('
     public.email_dlq_by_code public.email_dlq_by_tenant public.email_dlq_by_age
     public.email_tenant_fairness public.email_alerts public.email_monitoring
 
-    mailgres.rollup_deltas mailgres.try_deltas mailgres.rollup_by_template mailgres.rollup_by_tenant
+    mailgres.rollup_deltas mailgres.attempt_deltas mailgres.rollup_by_template mailgres.rollup_by_tenant
     mailgres.rollup_by_provider mailgres.rollup_by_retries mailgres.rollup_by_status
     mailgres.rollup_dead mailgres.rollup_by_minute mailgres.rollup_by_attempt mailgres.rollup_by_fault
     mailgres.tenant_activity mailgres.depth mailgres.depth_by_template mailgres.depth_by_tenant
-    mailgres.open_by_template mailgres.open_by_tenant mailgres.counted_by_template
+    mailgres.current_depth_by_template mailgres.current_depth_by_tenant mailgres.counted_by_template
     mailgres.counted_by_tenant mailgres.counted_by_provider mailgres.counted_by_retries
     mailgres.counted_by_status mailgres.counted_dead mailgres.counted_by_minute
     mailgres.counted_by_attempt mailgres.counted_by_fault mailgres.counted_tenants')),
 called_by_views(names) AS (VALUES ('
-    mailgres.now mailgres.count_open mailgres.turns mailgres.oldest_dead mailgres.newest_dead
+    mailgres.now mailgres.count_depth mailgres.claim_number mailgres.oldest_dead mailgres.newest_dead
     mailgres.provider_states mailgres.eta mailgres.round_robin_priority mailgres.masked_recipient
     mailgres.alerts_now mailgres.missing_providers')),
 
@@ -68,9 +68,9 @@ matrix(grantees, privileges, kind, objects) AS (
     VALUES
     ('mailgres_worker mailgres_operator', 'USAGE', 'schema', 'mailgres'),
     ('mailgres_worker', 'EXECUTE', 'function', '
-        mailgres.claim mailgres.start_attempts mailgres.finish mailgres.extend mailgres.give_back mailgres.sleep
-        mailgres.rise mailgres.capture mailgres.use_providers mailgres.use_defaults mailgres.sign_off mailgres.learn_limits
-        mailgres.rate_frees_at'),
+        mailgres.claim mailgres.start_attempts mailgres.finish mailgres.extend mailgres.give_back mailgres.mark_asleep
+        mailgres.mark_awake mailgres.capture mailgres.use_providers mailgres.use_defaults mailgres.sign_off mailgres.learn_limits
+        mailgres.rate_limit_ends_at'),
     ('mailgres_worker', 'SELECT', 'table', '
         public.email_templates mailgres.schema_version mailgres.template_versions mailgres.attachments
         mailgres.providers mailgres.routes mailgres.route_providers mailgres.tenants mailgres.retry_policies
@@ -83,7 +83,7 @@ matrix(grantees, privileges, kind, objects) AS (
         mailgres.set_route mailgres.pause_route mailgres.resume_route mailgres.set_tenant mailgres.route_states
         mailgres.find_emails mailgres.count_emails mailgres.check_emails mailgres.cancel_emails
         mailgres.retry_emails mailgres.reschedule_emails mailgres.find_dead_letters mailgres.purge_dead_letters
-        mailgres.pause_tenant mailgres.resume_tenant mailgres.weigh_tenant mailgres.tenant_states
+        mailgres.pause_tenant mailgres.resume_tenant mailgres.set_tenant_weight mailgres.tenant_states
         mailgres.set_policy mailgres.set_defaults mailgres.suppress mailgres.unsuppress mailgres.allow_sender mailgres.disallow_sender
         mailgres.bind_producer mailgres.unbind_producer mailgres.set_alert_rule mailgres.reset_webhook'),
     ('mailgres_operator', 'SELECT', 'table', 'mailgres.* public.email_logs public.email_dead_letters'),
@@ -109,7 +109,7 @@ columns(grantees, object, names) AS (VALUES
         tenant_id priority route scheduled_for expires_at ready retry_policy retry_delay max_retry_delay sent_at
         dead_at dead_reason error_code error_class provider provider_message_id resend_id generation
         template_version first_attempt_at uncertain_since parked_since last_duration_ms batch_id batch_size
-        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses begun_at has_attachments due_at'),
+        send_alone leased_at lease_until lease_worker lease_is_tokenless lease_losses attempt_started_at has_attachments due_at'),
     ('mailgres_analyst', 'public.email_logs', '
         id queue_id at event from_status to_status attempt tenant_id template_type claimed_at worker duration_ms
         provider provider_message_id error_class error_code error_message next_retry_at dead_reason'),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, overload
 from uuid import UUID
 
 from mailgres.connections import run
-from mailgres.connections.calls import Call
+from mailgres.connections.query_calls import QueryCall
 from mailgres.errors import RequestRefused
 from mailgres.request import ARGUMENTS, DEFAULTS, FIELDS, encode, encode_as_json
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from mailgres.connections import AsyncConnection, SyncConnection
-    from mailgres.connections.calls import Steps
+    from mailgres.connections.query_calls import Steps
     from mailgres.request import Email, EmailOptions
 
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
@@ -78,7 +78,7 @@ def enqueue(
 
 
 def _enqueue(email: Mapping[str, Any]) -> Steps[UUID]:
-    (found,) = yield Call("enqueue", DEFAULTS | encode(email))
+    (found,) = yield QueryCall("enqueue", DEFAULTS | encode(email))
     return UUID(str(found))  # some drivers return text
 
 
@@ -110,18 +110,18 @@ def _enqueue_many(emails: Iterable[Mapping[str, Any]]) -> Steps[list[UUID]]:
         for elements, full in _portions(emails):
             if full and not guarded:
                 # One call is all or none by itself; before the first of several it takes this.
-                yield Call("savepoint")
+                yield QueryCall("savepoint")
                 guarded = True
             array = f"[{','.join(elements)}]"
-            found = yield Call("enqueue_many", {"emails": array}, first=len(ids))
+            found = yield QueryCall("enqueue_many", {"emails": array}, first=len(ids))
             ids += (UUID(str(one)) for one in found)
     except Exception:
         if guarded:
-            yield Call("rollback_to_savepoint")
-            yield Call("release_savepoint")
+            yield QueryCall("rollback_to_savepoint")
+            yield QueryCall("release_savepoint")
         raise
     if guarded:
-        yield Call("release_savepoint")
+        yield QueryCall("release_savepoint")
     return ids
 
 
@@ -207,5 +207,5 @@ def reschedule(
 
 
 def _act(query: str, **arguments: object) -> Steps[bool]:
-    (changed,) = yield Call(query, encode(arguments, ARGUMENTS))
+    (changed,) = yield QueryCall(query, encode(arguments, ARGUMENTS))
     return bool(changed)

@@ -86,11 +86,11 @@ def connect(
     except psycopg.OperationalError as error:
         reason = first_line(error)
         raise DatabaseUnreachable(f"Cannot connect to {describe(url)}: {reason}") from None
-    steady(connection)
+    use_fixed_settings(connection)
     return connection
 
 
-def steady(connection: psycopg.Connection[Any]) -> None:
+def use_fixed_settings(connection: psycopg.Connection[Any]) -> None:
     """Let a connection work the same whatever settings its sessions are born with.
 
     Nothing is sent: behind a transaction pooler a setting would stay for others.

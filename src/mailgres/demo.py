@@ -22,8 +22,8 @@ from mailgres import database, embedded, migrate
 from mailgres.providers.capture import CaptureProvider
 from mailgres.providers.faulty import Fault, FaultyProvider
 from mailgres.sender import Renderer, Sender
-from mailgres.store import Store
 from mailgres.worker import Worker
+from mailgres.worker.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from mailgres.safe_errors import printable, redact_addresses, where
 from mailgres.settings.model import DEFINITIONS
-from mailgres.trace import printable, where, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,8 +74,8 @@ def start(settings: Settings, stream: TextIO | None = None) -> None:
     # It complains at every attempt to connect: `mailgres.outage` says it once, and the return.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
-    sys.excepthook = _tell_end
-    threading.excepthook = _tell_end_of_thread
+    sys.excepthook = _log_exit
+    threading.excepthook = _log_thread_exit
 
 
 def formatter(settings: Settings, *, terminal: bool) -> logging.Formatter:
@@ -99,18 +99,18 @@ class _Keys:
 
     def __call__(self, _logger: WrappedLogger, _name: str, given: EventDict) -> EventDict:
         record: logging.LogRecord = given["_record"]
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(
                 timespec="milliseconds"
             ),
             "level": record.levelname.lower(),
             "message": given["event"],
         }
-        told |= {key: value for key, value in vars(record).items() if key not in _OF_RECORDS}
-        told |= {"logger": record.name, "worker": told.get("worker") or self._worker}
+        reported |= {key: value for key, value in vars(record).items() if key not in _OF_RECORDS}
+        reported |= {"logger": record.name, "worker": reported.get("worker") or self._worker}
         if given.get("exc_info") and given["exc_info"][1] is not None:
-            told["exception"] = where(given["exc_info"][1])
-        return told
+            reported["exception"] = where(given["exc_info"][1])
+        return reported
 
 
 class _Scrub:
@@ -135,7 +135,7 @@ class _Scrub:
     def _text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, SECRET)
-        return printable(without_addresses(text))
+        return printable(redact_addresses(text))
 
 
 def secrets_of(settings: Settings) -> frozenset[str]:
@@ -159,7 +159,7 @@ def _parts(secret: str) -> Iterator[str]:
         yield unquote(password)
 
 
-def _tell_end(
+def _log_exit(
     kind: type[BaseException], error: BaseException, _traceback: TracebackType | None
 ) -> None:
     """Log what ends the program, where Python would show texts and lines that quote emails."""
@@ -168,8 +168,8 @@ def _tell_end(
     log.critical("the program failed: %s", where(error), extra={"action": "end"})
 
 
-def _tell_end_of_thread(end: threading.ExceptHookArgs) -> None:
+def _log_thread_exit(end: threading.ExceptHookArgs) -> None:
     if end.exc_value is not None:
         name = end.thread.name if end.thread else "unknown"
-        told = {"action": "end", "thread_name": name}
-        log.critical("a thread failed: %s", where(end.exc_value), extra=told)
+        reported = {"action": "end", "thread_name": name}
+        log.critical("a thread failed: %s", where(end.exc_value), extra=reported)

@@ -23,7 +23,7 @@ Verdict = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Email:
+class ClaimedEmail:
     """An email under the lease of this worker. The fields are columns of `email_queue`.
 
     `batch_id`: the batch it was claimed in; None if its call is its own. A batch is repeated whole
@@ -92,7 +92,7 @@ class Attachment:
 class Message:
     """An email rendered: all that a provider needs."""
 
-    email: Email
+    email: ClaimedEmail
     from_email: str
     reply_to: str | None
     subject: str
@@ -144,11 +144,11 @@ class Result:
 
     def cut(self) -> Result:
         """The same with texts of a bounded length, whoever wrote them and however long they are."""
-        told = {name: getattr(self, name) for name in LONGEST}
-        if not any(text and len(text) > LONGEST[name] for name, text in told.items()):
+        reported = {name: getattr(self, name) for name in LONGEST}
+        if not any(text and len(text) > LONGEST[name] for name, text in reported.items()):
             return self
         return replace(
-            self, **{name: text and text[: LONGEST[name]] for name, text in told.items()}
+            self, **{name: text and text[: LONGEST[name]] for name, text in reported.items()}
         )
 
 
@@ -170,7 +170,7 @@ class Limits:
 class Outcome:
     """The result of a try, on its way to the database."""
 
-    email: Email
+    email: ClaimedEmail
     result: Result
     duration_ms: int | None = None
     call_size: int | None = None
@@ -178,7 +178,7 @@ class Outcome:
     def as_json(self) -> Mapping[str, Any]:
         """The outcome as `mailgres.finish` takes it."""
         result, wait = self.result, self.result.retry_after
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "id": str(self.email.id),
             "token": str(self.email.lease_token),
             "outcome": result.verdict,
@@ -186,7 +186,7 @@ class Outcome:
             "duration_ms": self.duration_ms,
         }
         if result.verdict != "sent":
-            told |= {
+            reported |= {
                 "code": result.code,
                 "message": result.message,
                 "detail": result.detail,
@@ -199,8 +199,8 @@ class Outcome:
                 "called": result.called,
             }
         if result.refused_copies:
-            told["refused_copies"] = [asdict(one) for one in result.refused_copies]
-        return told
+            reported["refused_copies"] = [asdict(one) for one in result.refused_copies]
+        return reported
 
 
 @dataclass(frozen=True, slots=True)

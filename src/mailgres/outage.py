@@ -10,7 +10,7 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from mailgres.errors import DatabaseUnreachable
-from mailgres.trace import reason
+from mailgres.safe_errors import reason
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ class Outage:
             self._since, self._failures = time.monotonic(), 1
             self._away.set()
         said = reason(error)
-        told = {"action": "database", "event": "DatabaseLost", "error": said}
-        log.warning("the database is away: %s", said, extra=told)
+        reported = {"action": "database", "event": "DatabaseLost", "error": said}
+        log.warning("the database is away: %s", said, extra=reported)
 
     def answered(self, asked_at: float) -> None:
         """Note an answer to what was asked at that time, of the monotonic clock.
@@ -68,10 +68,10 @@ class Outage:
                 return
             self._away.clear()
             seconds, failures = time.monotonic() - self._since, self._failures
-        told = {
+        reported = {
             "action": "database",
             "event": "DatabaseBack",
             "seconds": round(seconds, 1),
             "failures": failures,
         }
-        log.warning("the database is back after %.1f s", seconds, extra=told)
+        log.warning("the database is back after %.1f s", seconds, extra=reported)

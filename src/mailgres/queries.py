@@ -15,9 +15,9 @@ _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 
 @cache
-def load(file: str = "queries.sql") -> dict[str, LiteralString]:
+def load(file: str = "api.sql") -> dict[str, LiteralString]:
     """Return the queries of a file by name."""
-    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
     # psycopg asks for literals, so that nobody builds SQL out of values. A file that comes with
     # the package is one.

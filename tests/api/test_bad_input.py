@@ -56,8 +56,8 @@ def claim(conn: psycopg.Connection) -> UUID:
     return row[0]
 
 
-def finish(conn: psycopg.Connection, email: UUID, token: UUID, **told: Any) -> list[Any]:
-    outcome = Jsonb([{"id": str(email), "token": str(token), **told}])
+def finish(conn: psycopg.Connection, email: UUID, token: UUID, **reported: Any) -> list[Any]:
+    outcome = Jsonb([{"id": str(email), "token": str(token), **reported}])
     query = "SELECT status, refused FROM mailgres.finish(%s)"
     return conn.execute(query, [outcome]).fetchall()
 
@@ -106,13 +106,13 @@ def check(
 
 
 @each(BAD_EMAILS)
-def test_enqueue(queue: psycopg.Connection, bad: Bad, way: Way) -> None:
+def test_bad_input_enqueue(queue: psycopg.Connection, bad: Bad, way: Way) -> None:
     email = {"template_type": "welcome_user", "recipient_email": ANA, **bad.fields}
     check(queue, bad.sqlstate, lambda: way(queue, email), email["recipient_email"])
 
 
 @each(BAD_ACTIONS)
-def test_act(conn: psycopg.Connection, bad: Bad, way: Way) -> None:
+def test_bad_input_act(conn: psycopg.Connection, bad: Bad, way: Way) -> None:
     email = arrange(conn, bad.fields.get("is"))
     check(conn, bad.sqlstate, lambda: way(conn, email))
 
@@ -136,9 +136,9 @@ def test_finish_with_a_stale_token(conn: psycopg.Connection, outcome: str) -> No
     conn.execute("UPDATE email_queue SET next_retry_at = mailgres.now(), ready = true")
     current = claim(conn)
     before = contents(conn)
-    told = {"outcome": outcome, "provider_message_id": "provider-1"}
+    reported = {"outcome": outcome, "provider_message_id": "provider-1"}
     for token in (stale, uuid4()):
-        assert finish(conn, email, token, **told) == [(None, "MG030")]
+        assert finish(conn, email, token, **reported) == [(None, "MG030")]
         assert contents(conn) == before
     assert finish(conn, email, current, outcome="sent", provider_message_id="provider-2") == [
         ("sent", None)

@@ -58,7 +58,7 @@ def test_2500_are_three_calls_in_order(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, 0), (1, 1), (1000, 1), (1001, 2)])
-def test_number_of_calls(conn: psycopg.Connection, number: int, expected: int) -> None:
+def test_enqueue_many_number_of_calls(conn: psycopg.Connection, number: int, expected: int) -> None:
     conn.execute("SET track_functions = 'all'")
     assert len(mailgres.enqueue_many(conn, emails(number))) == number
     assert calls(conn) == expected

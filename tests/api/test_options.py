@@ -81,7 +81,7 @@ def enqueue(source: Source, email: dict[str, Any]) -> UUID:
     return found
 
 
-def test_all_arrive(source: Source, conn: psycopg.Connection) -> None:
+def test_options_all_arrive(source: Source, conn: psycopg.Connection) -> None:
     single = enqueue(source, EMAIL)
     (bulk,) = source.call(mailgres.enqueue_many, [{**EMAIL, "idempotency_key": "order-2"}])
     source.commit()

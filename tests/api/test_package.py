@@ -37,7 +37,7 @@ HEAVY = [
 ]
 
 
-def test_names() -> None:
+def test_package_names() -> None:
     assert mailgres.__all__ == PUBLIC
 
 

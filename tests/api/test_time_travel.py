@@ -85,7 +85,7 @@ def test_the_function_stays_stable(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_the_queue_follows(conn: psycopg.Connection, prepared: bool) -> None:  # noqa: FBT001
+def test_time_travel_the_queue_follows(conn: psycopg.Connection, prepared: bool) -> None:  # noqa: FBT001
     enqueue = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com', '{}')"
     due = "SELECT count(*) FROM process_pending_emails_for_retry(10)"
     hold = "UPDATE email_queue SET next_retry_at = mailgres.now() + interval '1 hour'"

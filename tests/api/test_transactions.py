@@ -60,7 +60,7 @@ def test_in_a_pipeline_the_ids_are_returned_all_the_same(
     assert sorted(ids) == [queue_id for (queue_id,) in found]
 
 
-def test_rollback_leaves_neither(source: Source, conn: psycopg.Connection) -> None:
+def test_transactions_rollback_leaves_neither(source: Source, conn: psycopg.Connection) -> None:
     source.execute("INSERT INTO orders VALUES (1)")
     source.call(mailgres.enqueue, "welcome_user", ANA)
     source.call(mailgres.enqueue_many, [{"template_type": "welcome_user", "recipient_email": ANA}])
@@ -124,7 +124,7 @@ def test_the_same_key_again_returns_the_first_id(source: Source, conn: psycopg.C
     assert seen(conn) == (1, 0)
 
 
-def test_actions(source: Source, conn: psycopg.Connection) -> None:
+def test_transactions_actions(source: Source, conn: psycopg.Connection) -> None:
     email = source.call(mailgres.enqueue, "welcome_user", ANA)
     assert source.call(mailgres.reschedule, email, TOMORROW) is True
     assert source.call(mailgres.cancel, str(email), "not wanted") is True

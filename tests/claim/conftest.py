@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from claim.workbench import Workbench
+from claim.harness import ClaimHarness
 
 if TYPE_CHECKING:
     import psycopg
 
 
 @pytest.fixture
-def bench(conn: psycopg.Connection) -> Workbench:
+def harness(conn: psycopg.Connection) -> ClaimHarness:
     """The queue of the test's own database."""
-    return Workbench(conn)
+    return ClaimHarness(conn)

@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from claim.workbench import Workbench
+    from claim.harness import ClaimHarness
 
 EXPLAIN_EVERYTHING = """
     SET auto_explain.log_min_duration = 0;
@@ -87,15 +87,15 @@ def watched(connection: psycopg.Connection) -> Iterator[list[Node]]:
         connection.execute("SET auto_explain.log_min_duration = -1")
 
 
-def reads(bench: Workbench) -> Reads:
+def reads(harness: ClaimHarness) -> Reads:
     """Return what this transaction has read of the queue so far."""
-    row = bench.connection.execute(COUNTERS).fetchone()
+    row = harness.connection.execute(COUNTERS).fetchone()
     assert row is not None
     return Reads(*row)
 
 
-def buffers(bench: Workbench, query: str, *values: Any) -> int:
+def buffers(harness: ClaimHarness, query: str, *values: Any) -> int:
     """Return how many pages a query touches, those inside its functions included."""
-    explained = bench.ask(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {query}", *values)
+    explained = harness.ask(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {query}", *values)
     plan = explained[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])

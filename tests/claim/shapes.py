@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from claim.workbench import Email
+from claim.harness import Email
 
 if TYPE_CHECKING:
-    from claim.workbench import Row, Workbench
+    from claim.harness import ClaimHarness, Row
 
 # The examples of a test share its database: each begins by laying out a queue of its own.
 on_one_database = settings(
@@ -36,13 +36,13 @@ class Shape:
     paused: frozenset[str]
     emails: tuple[Email, ...]
 
-    def lay_out(self, bench: Workbench) -> None:
+    def lay_out(self, harness: ClaimHarness) -> None:
         """Make this the whole queue."""
-        bench.clean()
-        bench.add_route("second", "capture")
+        harness.clean()
+        harness.add_route("second", "capture")
         for tenant, weight in self.weights.items():
-            bench.add_tenant(tenant, weight=weight, paused=tenant in self.paused)
-        bench.put_all(self.emails)
+            harness.add_tenant(tenant, weight=weight, paused=tenant in self.paused)
+        harness.put_all(self.emails)
 
     def most(self, tenant: str, limit: int) -> int:
         """Return how many emails the tenant may have in a claim while another waits."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 import pytest
 
+from claim.harness import ClaimHarness
 from claim.plans import buffers, reads, watched
-from claim.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from claim.workbench import Row
+    from claim.harness import Row
     from support.postgres import Connect, Server
 
 
@@ -51,13 +51,13 @@ HOUR = timedelta(hours=1)
 BUCKETS = ["calls:capture", "emails:capture", "emails:stand-in", "tenant:tenant 0"]
 
 
-def fill(bench: Workbench, ready: int) -> None:
-    faster = bench.ask(IS_SUPERUSER)  # than with triggers
+def fill(harness: ClaimHarness, ready: int) -> None:
+    faster = harness.ask(IS_SUPERUSER)  # than with triggers
     if faster:
-        bench.do("SET session_replication_role = replica")
-    bench.connection.execute(FILL, {"ready": ready, "tenants": ready // 100})
+        harness.do("SET session_replication_role = replica")
+    harness.connection.execute(FILL, {"ready": ready, "tenants": ready // 100})
     if faster:
-        bench.do("RESET session_replication_role")
+        harness.do("RESET session_replication_role")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def large(server: Server, template: str) -> Iterator[str]:
     with server.database(template) as url:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(LEARN_NOTHING)
-            fill(Workbench(connection), 200_000)
+            fill(ClaimHarness(connection), 200_000)
         yield url
 
 
@@ -83,33 +83,33 @@ def known(large: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def fresh(known: str, connect: Connect) -> Iterator[Workbench]:
+def fresh(known: str, connect: Connect) -> Iterator[ClaimHarness]:
     """The large queue, in a session that has no plans yet and leaves no changes behind."""
     connection = connect(known, autocommit=False)
-    yield Workbench(connection)
+    yield ClaimHarness(connection)
     connection.rollback()
 
 
-def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
+def work(harness: ClaimHarness, observe: Observe, many: int = 2000) -> None:
     """Do once what workers and janitors do all day."""
-    bench.put("urgent", 20, priority=1)
-    bench.put("due", many, ready=False, next_retry_at=-HOUR)
-    bench.put("expired", many, expires_at=-timedelta(seconds=1))
-    observe("claim and promote", 1000, bench.claim)
-    observe("promote", 1000, lambda: bench.rows("SELECT mailgres.promote()"))
-    observe("expire", 1000, lambda: bench.rows("SELECT mailgres.expire()"))
-    while bench.ask("SELECT mailgres.promote()"):
+    harness.put("urgent", 20, priority=1)
+    harness.put("due", many, ready=False, next_retry_at=-HOUR)
+    harness.put("expired", many, expires_at=-timedelta(seconds=1))
+    observe("claim and promote", 1000, harness.claim)
+    observe("promote", 1000, lambda: harness.rows("SELECT mailgres.promote()"))
+    observe("expire", 1000, lambda: harness.rows("SELECT mailgres.expire()"))
+    while harness.ask("SELECT mailgres.promote()"):
         pass
-    bench.put(
+    harness.put(
         "dead worker's", many, status="sending", ready=False, lease_worker="dead",
         lease_token="00000000-0000-0000-0000-000000000000",
         leased_at=-timedelta(milliseconds=2), lease_until=-timedelta(milliseconds=1),
     )  # fmt: skip
-    observe("reap", 500, lambda: bench.rows("SELECT mailgres.reap()"))
+    observe("reap", 500, lambda: harness.rows("SELECT mailgres.reap()"))
 
-    observe("claim 10", 10, bench.claim)
-    observe("claim 10 for a processor", 10, lambda: bench.claim(tokenless=True))
-    claimed = observe("claim 100", 100, lambda: bench.claim(100))
+    observe("claim 10", 10, harness.claim)
+    observe("claim 10 for a processor", 10, lambda: harness.claim(tokenless=True))
+    claimed = observe("claim 100", 100, lambda: harness.claim(100))
     token, email_ids = claimed[0]["lease_token"], [row["id"] for row in claimed]
     for call, some in (
         ("start_attempts", email_ids),
@@ -117,14 +117,14 @@ def work(bench: Workbench, observe: Observe, many: int = 2000) -> None:
         ("give_back", email_ids[:20]),
     ):
         query = f"SELECT * FROM mailgres.{call}(%s, %s)"
-        observe(call, len(some), partial(bench.rows, query, token, some))
-    observe("finish sent", 40, lambda: bench.finish(claimed[20:60], "sent"))
-    observe("finish failed", 40, lambda: bench.finish(claimed[60:], "transient"))
+        observe(call, len(some), partial(harness.rows, query, token, some))
+    observe("finish sent", 40, lambda: harness.finish(claimed[20:60], "sent"))
+    observe("finish failed", 40, lambda: harness.finish(claimed[60:], "transient"))
 
 
-def by_the_plans(bench: Workbench) -> Observe:
+def by_the_plans(harness: ClaimHarness) -> Observe:
     def observe(step: str, most: int, function: Callable[[], list[Row]]) -> list[Row]:
-        with watched(bench.connection) as nodes:
+        with watched(harness.connection) as nodes:
             result = function()
         assert result
         assert any(node.table == "email_queue" for node in nodes), "its plans are seen"
@@ -138,11 +138,11 @@ def by_the_plans(bench: Workbench) -> Observe:
     return observe
 
 
-def test_no_plan_reads_or_sorts_the_backlog(fresh: Workbench) -> None:
+def test_no_plan_reads_or_sorts_the_backlog(fresh: ClaimHarness) -> None:
     work(fresh, by_the_plans(fresh))
 
 
-def test_batches_and_limits_do_not_change_that(fresh: Workbench) -> None:
+def test_batches_and_limits_do_not_change_that(fresh: ClaimHarness) -> None:
     fresh.do("UPDATE mailgres.providers SET fixed_batches = true")
     fresh.do("SELECT mailgres.set_bucket(name, 500) FROM unnest(%s::text[]) name", BUCKETS)
     fresh.add_provider("stand-in")
@@ -164,11 +164,11 @@ def test_batches_and_limits_do_not_change_that(fresh: Workbench) -> None:
     observe("claim for the stand-in", 100, lambda: fresh.claim(100))
 
 
-def by_the_counters(bench: Workbench) -> Observe:
+def by_the_counters(harness: ClaimHarness) -> Observe:
     def observe(step: str, most: int, function: Callable[[], list[Row]]) -> list[Row]:
-        before = reads(bench)
+        before = reads(harness)
         result = function()
-        after = reads(bench)
+        after = reads(harness)
         assert result
         assert after.sequential_scans == before.sequential_scans, step
         assert after.rows - before.rows <= 12 * most, step
@@ -177,42 +177,44 @@ def by_the_counters(bench: Workbench) -> Observe:
     return observe
 
 
-def test_no_step_reads_more_than_it_is_about(fresh: Workbench) -> None:
+def test_no_step_reads_more_than_it_is_about(fresh: ClaimHarness) -> None:
     work(fresh, by_the_counters(fresh))
 
 
 @pytest.mark.parametrize("vacuumed", [False, True], ids=["never vacuumed", "vacuumed"])
 def test_plans_made_while_the_queue_was_empty_are_good_when_it_is_full(
-    bench: Workbench, connect: Connect, *, vacuumed: bool
+    harness: ClaimHarness, connect: Connect, *, vacuumed: bool
 ) -> None:
-    bench.do(LEARN_NOTHING)
+    harness.do(LEARN_NOTHING)
     if vacuumed:
-        bench.do("VACUUM ANALYZE")
-    old = Workbench(connect())
+        harness.do("VACUUM ANALYZE")
+    old = ClaimHarness(connect())
     old.connection.autocommit = False
     old.put(count=30)
     work(old, lambda _step, _most, function: function(), many=1)
     old.connection.rollback()
-    fill(bench, 10_000)
+    fill(harness, 10_000)
     work(old, by_the_counters(old))
 
 
-def test_a_claim_touches_no_more_pages_in_a_large_queue(fresh: Workbench, bench: Workbench) -> None:
-    def touched(at: Workbench, limit: int, *, tokenless: bool) -> int:
+def test_a_claim_touches_no_more_pages_in_a_large_queue(
+    fresh: ClaimHarness, harness: ClaimHarness
+) -> None:
+    def touched(at: ClaimHarness, limit: int, *, tokenless: bool) -> int:
         query = "SELECT * FROM mailgres.claim('worker', %s, p_tokenless => %s)"
         at.connection.rollback()
         buffers(at, query, limit, tokenless)  # warms caches and plans
         at.connection.rollback()
         return buffers(at, query, limit, tokenless)
 
-    bench.do(LEARN_NOTHING)
-    fill(bench, 1000)
-    bench.connection.autocommit = False
+    harness.do(LEARN_NOTHING)
+    fill(harness, 1000)
+    harness.connection.autocommit = False
     for limit, tokenless in product((10, 100), (False, True)):
-        most = 2 * touched(bench, limit, tokenless=tokenless)
+        most = 2 * touched(harness, limit, tokenless=tokenless)
         assert touched(fresh, limit, tokenless=tokenless) <= most, (limit, tokenless)
 
 
-def test_at_most_six_indexes(bench: Workbench) -> None:
+def test_at_most_six_indexes(harness: ClaimHarness) -> None:
     indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'email_queue'::regclass"
-    assert bench.ask(indexes) <= 6
+    assert harness.ask(indexes) <= 6

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claim.harness import Email, ids
 from claim.shapes import Shape, by_tenant, limits, on_one_database, shapes
-from claim.workbench import Email, ids
 
 if TYPE_CHECKING:
-    from claim.workbench import Row, Workbench
+    from claim.harness import ClaimHarness, Row
 
 CHANGED_BY_A_CLAIM = {
     "status",
@@ -22,7 +22,7 @@ CHANGED_BY_A_CLAIM = {
     "lease_worker",
     "leased_at",
     "lease_until",
-    "begun_at",
+    "attempt_started_at",
     "first_attempt_at",
     "last_attempt_at",
     "provider",
@@ -39,15 +39,15 @@ def urgency(email: Row) -> tuple[int, object]:
 @on_one_database
 @given(shape=shapes(), limits=some_limits)
 def test_no_tenant_gets_more_than_its_share_while_another_waits(
-    bench: Workbench, shape: Shape, limits: list[int]
+    harness: ClaimHarness, shape: Shape, limits: list[int]
 ) -> None:
-    shape.lay_out(bench)
+    shape.lay_out(harness)
     for limit in limits:
-        claimed = bench.claim(limit)
+        claimed = harness.claim(limit)
         assert len(claimed) <= limit
         waiting = {
             (email["route"], email["tenant_id"])
-            for email in bench.waiting()
+            for email in harness.waiting()
             if email["tenant_id"] not in shape.paused
         }
         taken = Counter((email["route"], email["tenant_id"]) for email in claimed)
@@ -64,7 +64,7 @@ def test_no_tenant_gets_more_than_its_share_while_another_waits(
     paused=st.integers(0, 3),
 )
 def test_alone_a_tenant_gets_the_whole_batch(
-    bench: Workbench, priorities: list[int], weight: int, limit: int, paused: int
+    harness: ClaimHarness, priorities: list[int], weight: int, limit: int, paused: int
 ) -> None:
     others = [f"paused {number}" for number in range(paused)]
     Shape(
@@ -74,8 +74,8 @@ def test_alone_a_tenant_gets_the_whole_batch(
             *(Email("alone", priority) for priority in priorities),
             *(Email(other) for other in others),
         ),
-    ).lay_out(bench)
-    assert by_tenant(bench.claim(limit)) == {"alone": min(limit, len(priorities))}
+    ).lay_out(harness)
+    assert by_tenant(harness.claim(limit)) == {"alone": min(limit, len(priorities))}
 
 
 @on_one_database
@@ -85,15 +85,15 @@ def test_alone_a_tenant_gets_the_whole_batch(
     limit=st.integers(1, 12),
 )
 def test_the_urgent_take_at_most_half_while_others_can_fill_the_rest(
-    bench: Workbench, urgent: list[int], normal: list[int], limit: int
+    harness: ClaimHarness, urgent: list[int], normal: list[int], limit: int
 ) -> None:
     # The names let the round begin with those who are not urgent: what the urgent get is what
     # the urgent pass gave them.
     queue = [Email(f"normal {n}", 3) for n, many in enumerate(normal) for _ in range(many)]
     queue += [Email(f"urgent {n}", 1 + n % 2) for n, many in enumerate(urgent) for _ in range(many)]
-    Shape({}, frozenset(), tuple(queue)).lay_out(bench)
+    Shape({}, frozenset(), tuple(queue)).lay_out(harness)
 
-    count = sum(email["priority"] <= 2 for email in bench.claim(limit))
+    count = sum(email["priority"] <= 2 for email in harness.claim(limit))
     others_could_have = sum(min(3, mine) for mine in normal)
     if others_could_have >= limit - limit // 2:
         assert count <= limit // 2
@@ -104,12 +104,12 @@ def test_the_urgent_take_at_most_half_while_others_can_fill_the_rest(
 @on_one_database
 @given(shape=shapes(), limits=some_limits)
 def test_within_a_tenant_priority_counts_and_then_time(
-    bench: Workbench, shape: Shape, limits: list[int]
+    harness: ClaimHarness, shape: Shape, limits: list[int]
 ) -> None:
-    shape.lay_out(bench)
+    shape.lay_out(harness)
     for limit in limits:
-        claimed = bench.claim(limit)
-        for left in bench.waiting():
+        claimed = harness.claim(limit)
+        for left in harness.waiting():
             where = left["tenant_id"], left["route"]
             mine = [urgency(it) for it in claimed if (it["tenant_id"], it["route"]) == where]
             assert max(mine, default=urgency(left)) <= urgency(left)
@@ -118,15 +118,15 @@ def test_within_a_tenant_priority_counts_and_then_time(
 @on_one_database
 @given(shape=shapes(), limits=some_limits)
 def test_claims_drain_the_queue_each_email_once_and_none_is_empty_before(
-    bench: Workbench, shape: Shape, limits: list[int]
+    harness: ClaimHarness, shape: Shape, limits: list[int]
 ) -> None:
-    shape.lay_out(bench)
+    shape.lay_out(harness)
     seen: list[Row] = []
     while len(seen) < shape.claimable():
-        claimed = bench.claim(limits[len(seen) % len(limits)])
+        claimed = harness.claim(limits[len(seen) % len(limits)])
         assert claimed, "something can be claimed, and the claim is empty"
         seen += claimed
-    assert bench.claim() == []
+    assert harness.claim() == []
     assert len(ids(seen)) == len(seen) == shape.claimable()
     assert not {email["tenant_id"] for email in seen} & shape.paused
 
@@ -134,12 +134,12 @@ def test_claims_drain_the_queue_each_email_once_and_none_is_empty_before(
 @on_one_database
 @given(shape=shapes(), limit=limits)
 def test_a_claim_leases_what_it_returns_and_touches_nothing_else(
-    bench: Workbench, shape: Shape, limit: int
+    harness: ClaimHarness, shape: Shape, limit: int
 ) -> None:
-    shape.lay_out(bench)
-    before = {row["id"]: row for row in bench.rows("SELECT * FROM email_queue")}
-    claimed = {row["id"]: row for row in bench.claim(limit)}
-    for row in bench.rows("SELECT * FROM email_queue"):
+    shape.lay_out(harness)
+    before = {row["id"]: row for row in harness.rows("SELECT * FROM email_queue")}
+    claimed = {row["id"]: row for row in harness.claim(limit)}
+    for row in harness.rows("SELECT * FROM email_queue"):
         assert row == claimed.get(row["id"], before[row["id"]])
     assert len({row["lease_token"] for row in claimed.values()}) <= 1
     for email_id, row in claimed.items():

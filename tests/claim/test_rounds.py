@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from claim.harness import Email
 from claim.shapes import by_tenant, on_one_database
-from claim.workbench import Email
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from claim.workbench import Row, Workbench
+    from claim.harness import ClaimHarness, Row
 
 FILL = """
     INSERT INTO email_queue (template_type, recipient_email, ready, tenant_id, priority)
@@ -27,17 +27,17 @@ FILL = """
 """
 
 
-def refill(bench: Workbench, claimed: list[Row]) -> None:
+def refill(harness: ClaimHarness, claimed: list[Row]) -> None:
     """Put an email back for each that was claimed, so that everybody always waits."""
-    bench.put_all(Email(row["tenant_id"], row["priority"], route=row["route"]) for row in claimed)
+    harness.put_all(Email(row["tenant_id"], row["priority"], route=row["route"]) for row in claimed)
 
 
-def endless(bench: Workbench, limit: int) -> Iterator[list[Row]]:
+def endless(harness: ClaimHarness, limit: int) -> Iterator[list[Row]]:
     """Claim from a queue that never gets shorter."""
     while True:
-        claimed = bench.claim(limit)
+        claimed = harness.claim(limit)
         yield claimed
-        refill(bench, claimed)
+        refill(harness, claimed)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def endless(bench: Workbench, limit: int) -> Iterator[list[Row]]:
     ],
 )
 def test_a_thousand_small_tenants_before_a_twentieth_of_a_large_one(
-    bench: Workbench, name: str, priority: int, limit: int
+    harness: ClaimHarness, name: str, priority: int, limit: int
 ) -> None:
-    bench.do(FILL, name, priority)
+    harness.do(FILL, name, priority)
     total: Counter[str] = Counter()
     while len(total) < 1001:
-        claimed = bench.claim(limit)
+        claimed = harness.claim(limit)
         assert claimed
         total.update(by_tenant(claimed))
         assert total[name] < 5000
@@ -68,15 +68,15 @@ def test_a_thousand_small_tenants_before_a_twentieth_of_a_large_one(
     rounds=st.integers(1, 3),
 )
 def test_every_tenant_is_served_within_one_round(
-    bench: Workbench, weights: list[int], limit: int, rounds: int
+    harness: ClaimHarness, weights: list[int], limit: int, rounds: int
 ) -> None:
-    bench.clean()
+    harness.clean()
     for number, weight in enumerate(weights):
-        bench.add_tenant(f"tenant {number}", weight=weight)
-        bench.put(f"tenant {number}", 4 * limit)
+        harness.add_tenant(f"tenant {number}", weight=weight)
+        harness.put(f"tenant {number}", 4 * limit)
     # A claim serves at least one tenant, and passes on to the next when one has its share.
     claims = min(len(weights), ceil(sum(3 * weight for weight in weights) / limit))
-    stream = endless(bench, limit)
+    stream = endless(harness, limit)
     for _ in range(rounds):
         served = {row["tenant_id"] for _ in range(claims) for row in next(stream)}
         assert len(served) == len(weights)
@@ -86,17 +86,17 @@ def test_every_tenant_is_served_within_one_round(
 @given(urgent=st.integers(1, 8), normal=st.integers(1, 12), limit=st.integers(1, 10))
 @example(urgent=8, normal=12, limit=10)
 def test_nobody_wins_by_calling_everything_urgent(
-    bench: Workbench, urgent: int, normal: int, limit: int
+    harness: ClaimHarness, urgent: int, normal: int, limit: int
 ) -> None:
-    bench.clean()
+    harness.clean()
     for number in range(urgent):
-        bench.put(f"urgent {number}", 4 * limit, priority=1)
+        harness.put(f"urgent {number}", 4 * limit, priority=1)
     for number in range(normal):
-        bench.put(f"normal {number}", 4 * limit)
+        harness.put(f"normal {number}", 4 * limit)
     # Half of every claim goes round among all, however many are urgent.
     claims = ceil(3 * (urgent + normal) / (limit - limit // 2))
     total: Counter[str] = Counter()
-    for _, claimed in zip(range(claims), endless(bench, limit), strict=False):
+    for _, claimed in zip(range(claims), endless(harness, limit), strict=False):
         taken = by_tenant(claimed)
         assert max(taken.values()) <= 3
         total.update(taken)
@@ -105,21 +105,23 @@ def test_nobody_wins_by_calling_everything_urgent(
 
 @on_one_database
 @given(second=st.integers(1, 40), first=st.integers(1, 40))
-def test_routes_take_turns(bench: Workbench, first: int, second: int) -> None:
-    bench.clean()
-    bench.add_route("second", "capture")
-    bench.put("tenant", first)
-    bench.put("tenant", second, route="second")
-    claims = [bench.claim() for _ in range(2)]
+def test_rounds_routes_take_turns(harness: ClaimHarness, first: int, second: int) -> None:
+    harness.clean()
+    harness.add_route("second", "capture")
+    harness.put("tenant", first)
+    harness.put("tenant", second, route="second")
+    claims = [harness.claim() for _ in range(2)]
     assert {row["route"] for claimed in claims for row in claimed} == {"default", "second"}
 
 
 @pytest.mark.parametrize("priority", [1, 5])
-def test_equal_tenants_get_equal_shares_in_the_long_run(bench: Workbench, priority: int) -> None:
+def test_equal_tenants_get_equal_shares_in_the_long_run(
+    harness: ClaimHarness, priority: int
+) -> None:
     tenants = ("a", "b", "c", "d")
     for tenant in tenants:
-        bench.put(tenant, 40, priority=priority)
+        harness.put(tenant, 40, priority=priority)
     total: Counter[str] = Counter()
-    for _, claimed in zip(range(20), endless(bench, 10), strict=False):
+    for _, claimed in zip(range(20), endless(harness, 10), strict=False):
         total.update(by_tenant(claimed))
     assert max(total.values()) <= 1.25 * min(total.values())

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from claim.workbench import ids
+from claim.harness import ids
 from mailgres.testing import travel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from claim.workbench import Row, Workbench
+    from claim.harness import ClaimHarness, Row
 
 OUTCOMES = (
     "sent",
@@ -38,41 +38,41 @@ EVERYTHING = (
 )
 
 
-def claim_each(bench: Workbench, *, tokenless: bool = False) -> list[Row]:
+def claim_each(harness: ClaimHarness, *, tokenless: bool = False) -> list[Row]:
     """Claim the three emails: each alone, because a worker died holding it."""
-    claims = (bench.claim(worker="another", tokenless=tokenless) for _ in range(3))
+    claims = (harness.claim(worker="another", tokenless=tokenless) for _ in range(3))
     claimed = [row for claim in claims for row in claim]
     assert len(claimed) == 3
     return claimed
 
 
-def claimed_by_another(bench: Workbench) -> None:
-    claim_each(bench)
+def claimed_by_another(harness: ClaimHarness) -> None:
+    claim_each(harness)
 
 
-def waiting_again(bench: Workbench) -> None:
-    assert len(bench.waiting()) == 3
+def waiting_again(harness: ClaimHarness) -> None:
+    assert len(harness.waiting()) == 3
 
 
-def begun_by_another(bench: Workbench) -> None:
-    for row in claim_each(bench):
-        bench.do(CALLS["start_attempts"], row["lease_token"], [row["id"]])
+def begun_by_another(harness: ClaimHarness) -> None:
+    for row in claim_each(harness):
+        harness.do(CALLS["start_attempts"], row["lease_token"], [row["id"]])
 
 
-def claimed_by_a_processor(bench: Workbench) -> None:
-    claim_each(bench, tokenless=True)
+def claimed_by_a_processor(harness: ClaimHarness) -> None:
+    claim_each(harness, tokenless=True)
 
 
-def sent_by_another(bench: Workbench) -> None:
-    bench.finish(claim_each(bench), "sent")
+def sent_by_another(harness: ClaimHarness) -> None:
+    harness.finish(claim_each(harness), "sent")
 
 
-def failed_at_another(bench: Workbench) -> None:
-    bench.finish(claim_each(bench), "permanent", message="no such address")
+def failed_at_another(harness: ClaimHarness) -> None:
+    harness.finish(claim_each(harness), "permanent", message="no such address")
 
 
-def cancelled(bench: Workbench) -> None:
-    bench.do("SELECT cancel_email(id) FROM email_queue")
+def cancelled(harness: ClaimHarness) -> None:
+    harness.do("SELECT cancel_email(id) FROM email_queue")
 
 
 SINCE = [
@@ -87,75 +87,77 @@ SINCE = [
 
 
 @pytest.fixture
-def stale(bench: Workbench) -> list[Row]:
+def stale(harness: ClaimHarness) -> list[Row]:
     """Three emails as a worker got them that was then thought dead."""
-    bench.add_provider("without-keys")
-    bench.add_route("default", "without-keys")
-    bench.put(count=3)
-    held = bench.claim(worker="thought dead")
-    travel(bench.connection, timedelta(minutes=2))
-    assert bench.ask("SELECT mailgres.reap()") == 3
+    harness.add_provider("without-keys")
+    harness.add_route("default", "without-keys")
+    harness.put(count=3)
+    held = harness.claim(worker="thought dead")
+    travel(harness.connection, timedelta(minutes=2))
+    assert harness.ask("SELECT mailgres.reap()") == 3
     return held
 
 
-def snapshot(bench: Workbench) -> list[list[Row]]:
-    return [bench.rows(query) for query in EVERYTHING]
+def snapshot(harness: ClaimHarness) -> list[list[Row]]:
+    return [harness.rows(query) for query in EVERYTHING]
 
 
-def use_everywhere(bench: Workbench, emails: list[Row]) -> None:
+def use_everywhere(harness: ClaimHarness, emails: list[Row]) -> None:
     """Report, lengthen, return and begin under a token that holds nothing."""
-    before = snapshot(bench)
+    before = snapshot(harness)
     for outcome in OUTCOMES:
-        told = bench.finish(emails, outcome, message="too late", retry_after=1e12)
-        assert [(row["status"], row["refused"]) for row in told] == [(None, "MG030")] * 3, outcome
-        assert snapshot(bench) == before, outcome
+        reported = harness.finish(emails, outcome, message="too late", retry_after=1e12)
+        assert [(row["status"], row["refused"]) for row in reported] == [(None, "MG030")] * 3, (
+            outcome
+        )
+        assert snapshot(harness) == before, outcome
     token, email_ids = emails[0]["lease_token"], [email["id"] for email in emails]
     for name, call in CALLS.items():
-        assert bench.rows(call, token, email_ids) == [], name
-        assert snapshot(bench) == before, name
+        assert harness.rows(call, token, email_ids) == [], name
+        assert snapshot(harness) == before, name
 
 
 @pytest.mark.parametrize("since", SINCE)
 def test_a_stale_token_changes_nothing(
-    bench: Workbench, stale: list[Row], since: Callable[[Workbench], None]
+    harness: ClaimHarness, stale: list[Row], since: Callable[[ClaimHarness], None]
 ) -> None:
-    since(bench)
-    use_everywhere(bench, stale)
+    since(harness)
+    use_everywhere(harness, stale)
 
 
 def test_the_same_worker_claims_again_under_another_token(
-    bench: Workbench, stale: list[Row]
+    harness: ClaimHarness, stale: list[Row]
 ) -> None:
-    again = bench.claim(worker="thought dead")
+    again = harness.claim(worker="thought dead")
     assert {row["lease_token"] for row in again}.isdisjoint(row["lease_token"] for row in stale)
-    use_everywhere(bench, stale)
+    use_everywhere(harness, stale)
 
 
-def test_a_token_that_never_was_changes_nothing(bench: Workbench, stale: list[Row]) -> None:
-    bench.claim()
-    use_everywhere(bench, [{**row, "lease_token": uuid4()} for row in stale])
+def test_a_token_that_never_was_changes_nothing(harness: ClaimHarness, stale: list[Row]) -> None:
+    harness.claim()
+    use_everywhere(harness, [{**row, "lease_token": uuid4()} for row in stale])
 
 
-def test_a_token_holds_only_the_emails_of_its_claim(bench: Workbench) -> None:
-    bench.put(count=3)
-    token = bench.claim(3)[0]["lease_token"]
-    bench.put(count=3)
-    others = bench.claim(3)
-    use_everywhere(bench, [{**row, "lease_token": token} for row in others])
+def test_a_token_holds_only_the_emails_of_its_claim(harness: ClaimHarness) -> None:
+    harness.put(count=3)
+    token = harness.claim(3)[0]["lease_token"]
+    harness.put(count=3)
+    others = harness.claim(3)
+    use_everywhere(harness, [{**row, "lease_token": token} for row in others])
 
 
-def test_of_a_mixed_report_only_the_held_count(bench: Workbench, stale: list[Row]) -> None:
-    bench.put(count=2, priority=1)
-    fresh = bench.claim(2, worker="another")
-    told = bench.finish([*stale, *fresh], "sent")
-    assert {row["id"] for row in told if row["refused"] == "MG030"} == ids(stale)
-    assert {row["id"] for row in told if row["status"] == "sent"} == ids(fresh)
-    assert bench.ask("SELECT count(*) FROM email_queue WHERE status = 'sent'") == 2
+def test_of_a_mixed_report_only_the_held_count(harness: ClaimHarness, stale: list[Row]) -> None:
+    harness.put(count=2, priority=1)
+    fresh = harness.claim(2, worker="another")
+    reported = harness.finish([*stale, *fresh], "sent")
+    assert {row["id"] for row in reported if row["refused"] == "MG030"} == ids(stale)
+    assert {row["id"] for row in reported if row["status"] == "sent"} == ids(fresh)
+    assert harness.ask("SELECT count(*) FROM email_queue WHERE status = 'sent'") == 2
 
 
 def test_of_two_reports_on_one_email_the_stale_one_is_refused(
-    bench: Workbench, stale: list[Row]
+    harness: ClaimHarness, stale: list[Row]
 ) -> None:
-    fresh = bench.claim(1)
-    told = bench.finish([*fresh, *(row for row in stale if row["id"] in ids(fresh))], "sent")
-    assert [row["refused"] for row in told].count("MG030") == 1
+    fresh = harness.claim(1)
+    reported = harness.finish([*fresh, *(row for row in stale if row["id"] in ids(fresh))], "sent")
+    assert [row["refused"] for row in reported].count("MG030") == 1

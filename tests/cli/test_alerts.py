@@ -26,17 +26,17 @@ def clock(queue: Queue) -> Clock:
 
 @pytest.fixture
 def hook() -> Iterator[tuple[str, list[Any]]]:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def answer(_method: str, _path: str, _headers: dict[str, str], body: bytes) -> Reply:
-        told.append(json.loads(body))
+        reported.append(json.loads(body))
         return Reply(200, b"")
 
     with serving(answer) as url:
-        yield url, told
+        yield url, reported
 
 
-def test_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
+def test_alerts_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
     assert mailgres("alerts", "list") == "Nothing fires.\n"
     assert mailgres.json("alerts", "list") == []
     queue.run(OPEN)
@@ -52,7 +52,7 @@ def test_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
     assert [one["rule"] for one in mailgres.json("alerts", "list")] == ["circuit_open", "parked"]
 
 
-def test_rules(mailgres: Program) -> None:
+def test_alerts_rules(mailgres: Program) -> None:
     found = mailgres.json("alerts", "rules")
     (one,) = [each for each in found if each["name"] == "failure_rate"]
     assert (one["threshold"], one["time_window"], one["severity"]) == (10, 3600, "critical")
@@ -62,7 +62,7 @@ def test_rules(mailgres: Program) -> None:
     assert line.split()[1:6] == ["≥", "80", "%", "-", "-"]
 
 
-def test_set(mailgres: Program) -> None:
+def test_alerts_set(mailgres: Program) -> None:
     done = mailgres("alerts", "set", "failure_rate", "--threshold", "5", "--window", "30m")
     assert done == "failure_rate: > 5 % over 30m, critical\n"
     assert mailgres("alerts", "set", "parked", "--severity", "info") == "parked: > 0 emails, info\n"
@@ -79,7 +79,7 @@ def test_a_dry_run_changes_no_rule(mailgres: Program) -> None:
     assert mailgres.json("alerts", "rules") == before
 
 
-def test_what_is_refused(mailgres: Program) -> None:
+def test_alerts_what_is_refused(mailgres: Program) -> None:
     what, hint = mailgres.fails("alerts", "set", "failure_rate", "--threshold", "-1")
     assert what == "-1 is no threshold of failure_rate"
     assert hint == "Give a number of %, 0 or more, at most 100."
@@ -96,7 +96,7 @@ def test_what_is_refused(mailgres: Program) -> None:
     assert "fatal" in mailgres.misused("alerts", "set", "parked", "--severity", "fatal")
 
 
-def test_an_unknown_rule(mailgres: Program) -> None:
+def test_alerts_an_unknown_rule(mailgres: Program) -> None:
     what, hint = mailgres.fails("alerts", "set", "failure_rat", "--off")
     assert what == "there is no alert rule 'failure_rat'"
     assert hint == "Did you mean failure_rate? `mailgres alerts rules` shows all."
@@ -104,7 +104,7 @@ def test_an_unknown_rule(mailgres: Program) -> None:
     assert hint.startswith("Known rules: backlog, ")
 
 
-def test_check(mailgres: Program, queue: Queue) -> None:
+def test_alerts_check(mailgres: Program, queue: Queue) -> None:
     assert mailgres("alerts", "check") == ""
     queue.enqueue()
     queue.run(PARK)
@@ -120,15 +120,15 @@ def test_check_covers_a_dead_fleet(
     mailgres: Program, queue: Queue, hook: tuple[str, list[Any]]
 ) -> None:
     """Nobody lives who could tell; so whoever watches does, once."""
-    url, told = hook
+    url, reported = hook
     queue.enqueue()
     queue.run("UPDATE email_queue SET next_retry_at = next_retry_at - interval '1 hour'")
     to = {"MAILGRES_ALERT_EMAIL": "admin@example.com", "MAILGRES_ALERT_WEBHOOK": url}
     for _ in range(2):
-        done = mailgres.run("alerts", "check", "--tell", **to)
+        done = mailgres.run("alerts", "check", "--notify", **to)
         assert done.returncode == 1
         assert "no_processor" in done.stdout
-    (news,) = told
+    (news,) = reported
     assert [one["rule"] for one in news["firing"]] == ["no_processor"]
     alerts = "SELECT count(*) FROM email_queue WHERE template_type = 'mailgres_alert'"
     assert queue.value(alerts) == 1
@@ -137,14 +137,14 @@ def test_check_covers_a_dead_fleet(
 def test_check_without_a_database() -> None:
     what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check")
     assert "Cannot connect" in what
-    what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check", "--tell")
+    what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check", "--notify")
     assert "Cannot connect" in what
 
 
-def test_reset_webhook(mailgres: Program, queue: Queue) -> None:
+def test_alerts_reset_webhook(mailgres: Program, queue: Queue) -> None:
     assert mailgres("alerts", "reset-webhook") == "The webhook was not switched off.\n"
     for _ in range(10):
-        queue.run("SELECT mailgres.note_webhook('digest', false)")
+        queue.run("SELECT mailgres.record_webhook_result('digest', false)")
     assert mailgres("alerts", "reset-webhook", "--dry-run").splitlines() == [
         "The webhook is called again.",
         "Nothing was changed: this was a dry run.",
@@ -152,7 +152,7 @@ def test_reset_webhook(mailgres: Program, queue: Queue) -> None:
     assert mailgres("alerts", "reset-webhook") == "The webhook is called again.\n"
 
 
-def test_who_may(mailgres: Program) -> None:
+def test_alerts_who_may(mailgres: Program) -> None:
     as_analyst = {"PGOPTIONS": "-c role=mailgres_analyst"}
     assert mailgres("alerts", "list", **as_analyst) == "Nothing fires.\n"
     assert mailgres("alerts", "check", **as_analyst) == ""
@@ -164,6 +164,6 @@ def test_who_may(mailgres: Program) -> None:
     assert "parked" in mailgres("alerts", "rules", **as_operator)
 
 
-def test_no_schema(empty_database_url: str) -> None:
+def test_alerts_no_schema(empty_database_url: str) -> None:
     _, hint = Program(empty_database_url).fails("alerts", "list")
     assert hint == "Run `mailgres migrate`."

@@ -25,7 +25,7 @@ from embedded.harness import open_directory
 from mailgres.doctor import examine
 from mailgres.settings import Settings
 from support.dump import OF_A_LIVE_WORKER, dump
-from worker.bench import PROGRAM, Bench, until
+from worker.harness import PROGRAM, WorkerHarness, until
 
 ENQUEUE = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')"
 CAPTURED = "SELECT count(*) FROM mailgres.captured"
@@ -49,32 +49,32 @@ def smtp() -> Iterator[SmtpDouble]:
 @pytest.fixture
 def production(
     conn: psycopg.Connection, database_url: str, tmp_path: Path, smtp: SmtpDouble
-) -> Iterator[Bench]:
+) -> Iterator[WorkerHarness]:
     """A queue that somebody uses: its route leads to SMTP, and a worker sends."""
-    bench = Bench(conn, database_url, tmp_path)
-    bench.variables = {
+    harness = WorkerHarness(conn, database_url, tmp_path)
+    harness.variables = {
         "MAILGRES_PROVIDERS": "smtp",
         "MAILGRES_SMTP_URL": smtp.url,
         "MAILGRES_FROM_EMAIL": "noreply@example.com",
     }
-    with bench.script("worker") as worker:
-        until(lambda: bench.value("SELECT count(*) FROM mailgres.workers"), "the worker lives")
-        yield bench
+    with harness.script("worker") as worker:
+        until(lambda: harness.value("SELECT count(*) FROM mailgres.workers"), "the worker lives")
+        yield harness
         assert worker.alive(), worker.log
 
 
-def shell_of(bench: Bench, directory: Path) -> dict[str, str]:
+def shell_of(harness: WorkerHarness, directory: Path) -> dict[str, str]:
     """A shell in which everything points to the production database, and a file that does, too."""
-    parts = urlsplit(bench.url)
-    settings = {"database_url": bench.url, "providers": ["smtp"], "retry_policy": "patient"}
+    parts = urlsplit(harness.url)
+    settings = {"database_url": harness.url, "providers": ["smtp"], "retry_policy": "patient"}
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
     (directory / "mailgres.toml").write_text("\n".join(lines))
     (directory / "mailgres.toml").chmod(0o600)
-    (directory / ".env").write_text(f"DATABASE_URL={bench.url}\n")
+    (directory / ".env").write_text(f"DATABASE_URL={harness.url}\n")
     return {
         **os.environ,
-        **bench.variables,
-        **dict.fromkeys(("DATABASE_URL", "MAILGRES_DATABASE_URL", "SUPABASE_DB_URL"), bench.url),
+        **harness.variables,
+        **dict.fromkeys(("DATABASE_URL", "MAILGRES_DATABASE_URL", "SUPABASE_DB_URL"), harness.url),
         "MAILGRES_PROFILE": "gateway",
         "MAILGRES_CONFIG": str(directory / "mailgres.toml"),
         "PGHOST": parts.hostname or "",
@@ -144,7 +144,7 @@ def refused(url: str, directory: Path) -> str:
 
 
 def test_dev_in_a_shell_of_production_changes_nothing_there(
-    production: Bench, smtp: SmtpDouble, place: Path, tmp_path: Path
+    production: WorkerHarness, smtp: SmtpDouble, place: Path, tmp_path: Path
 ) -> None:
     """Not while it runs, nor after Ctrl-C or SIGKILL; the worker there goes on sending."""
     shell = shell_of(production, tmp_path)
@@ -176,7 +176,7 @@ def test_the_doctor_has_no_remark_about_the_role_and_the_connection_of_dev(
 
 
 def test_dev_refuses_a_database_whose_routes_lead_to_another_provider(
-    production: Bench, tmp_path: Path
+    production: WorkerHarness, tmp_path: Path
 ) -> None:
     before = dump(production.url, without=OF_A_LIVE_WORKER)
     assert "the route default leads to the provider smtp" in refused(production.url, tmp_path)

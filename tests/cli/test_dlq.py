@@ -46,7 +46,7 @@ def ids_in(queue: Queue) -> set[UUID]:
     return {row.id for row in queue.rows("SELECT id FROM email_dead_letters")}
 
 
-def test_list(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_list(mailgres: Program, letters: dict[str, UUID]) -> None:
     lines = mailgres("dlq", "list").splitlines()
     assert lines[0].split() == [
         *("id", "died", "reason", "code", "template", "tenant", "recipient", "tries", "where")
@@ -71,7 +71,7 @@ def test_list(mailgres: Program, letters: dict[str, UUID]) -> None:
     )
 
 
-def test_show(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_show(mailgres: Program, letters: dict[str, UUID]) -> None:
     lines = mailgres("dlq", "show", str(letters["shop"])).splitlines()
     assert f"recipient  {ANA}" in lines
     assert "fault      550: no" in lines
@@ -83,7 +83,7 @@ def test_show(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert "is not a valid UUID" in mailgres.misused("dlq", "show", "7")
 
 
-def test_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert len(letters) == 4
     found = mailgres.json("dlq", "stats")
     counts = {(one["by"], one["name"]): (one["in_queue"], one["archived"]) for one in found}
@@ -100,7 +100,7 @@ def test_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert lines[1].split()[:4] == ["tenant", "shop", "0", "1"]
 
 
-def test_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> None:
+def test_dlq_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> None:
     assert "give --all" in mailgres.misused("dlq", "retry")
     order = ("dlq", "retry", "--tenant", "shop", "--yes")
     assert mailgres(*order) == "Retried 1 of 1 email.\n"
@@ -113,7 +113,7 @@ def test_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> Non
 
 
 @pytest.mark.parametrize("name", ["dead.jsonl", "dead.csv.gz"])
-def test_export_and_purge(
+def test_dlq_export_and_purge(
     mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name
@@ -148,7 +148,7 @@ def test_export_and_purge(
     assert mailgres.json(*order, "--yes")["purged"] == 0
 
 
-def test_export_then_purge(
+def test_dlq_export_then_purge(
     mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path
 ) -> None:
     path = tmp_path / "shop.jsonl.gz"
@@ -278,7 +278,7 @@ def test_an_export_of_another_database(mailgres: Program, queue: Queue, tmp_path
 
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("old", [None, "an older export\n"])
-def test_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: str | None) -> None:
+def test_dlq_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: str | None) -> None:
     """Nothing is purged, and no half of a file stays."""
     before = ids_in(queue)
     path = tmp_path / "a.jsonl"
@@ -299,7 +299,7 @@ def test_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: str |
 
 
 @pytest.mark.usefixtures("letters")
-def test_a_broken_pipe(mailgres: Program) -> None:
+def test_dlq_a_broken_pipe(mailgres: Program) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -318,7 +318,7 @@ def test_no_place_for_the_file(mailgres: Program, tmp_path: Path) -> None:
     assert what.endswith("a.csv: No such file or directory")
 
 
-def test_an_operator_may(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_dlq_an_operator_may(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     dead(queue)
     as_role = {"PGOPTIONS": "-c role=mailgres_operator"}
     assert len(mailgres.json("dlq", "stats", **as_role)) == 4

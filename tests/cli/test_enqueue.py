@@ -23,7 +23,7 @@ def rows(queue: Queue, columns: str = "recipient_email") -> list[Any]:
     return [tuple(row) for row in queue.rows(f"SELECT {columns} FROM email_queue ORDER BY id")]
 
 
-def test_one(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_one(mailgres: Program, queue: Queue) -> None:
     printed = mailgres(
         *WELCOME, "--payload", '{"name": "Ana"}', "--priority", "2", "--tenant", "acme",
         "--idempotency-key", "once", "--correlation-id", "c-1", "--max-retries", "7",
@@ -39,7 +39,7 @@ def test_one(mailgres: Program, queue: Queue) -> None:
     assert len(rows(queue)) == 1
 
 
-def test_later(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_later(mailgres: Program, queue: Queue) -> None:
     printed = mailgres(*WELCOME, "--schedule", "2h", "--expires", "2999-01-01T09:00")
     assert " to be sent at 20" in printed
     ((scheduled, expires),) = rows(queue, "scheduled_for, expires_at")
@@ -47,7 +47,7 @@ def test_later(mailgres: Program, queue: Queue) -> None:
     assert expires == datetime(2999, 1, 1, 9, tzinfo=UTC)
 
 
-def test_payloads_from_elsewhere(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_payloads_from_elsewhere(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     file = tmp_path / "ana.json"
     file.write_text('{"name": "Ana"}')
     mailgres(*WELCOME, "--payload", f"@{file}")
@@ -80,7 +80,9 @@ def piped(mailgres: Program, text: str, *arguments: str) -> str:
         (["--route", "nowhere"], "there is no route 'nowhere'", "Known routes: default"),
     ],
 )
-def test_refusals(mailgres: Program, queue: Queue, given: list[str], what: str, hint: str) -> None:
+def test_enqueue_refusals(
+    mailgres: Program, queue: Queue, given: list[str], what: str, hint: str
+) -> None:
     found, advice = mailgres.fails(*WELCOME, *given)
     assert found.startswith(what)
     assert advice.startswith(hint)
@@ -132,11 +134,11 @@ def test_a_template_that_was_misspelt(mailgres: Program) -> None:
         (["--csv", "-", "--continue-on-error"], "Say with --report"),
     ],
 )
-def test_misuse(mailgres: Program, given: list[str], why: str) -> None:
+def test_enqueue_misuse(mailgres: Program, given: list[str], why: str) -> None:
     assert why in mailgres.misused("enqueue", *given)
 
 
-def test_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     assert mailgres(*WELCOME, "--dry-run").startswith("It would be enqueued.")
     file = tmp_path / "two.csv"
     file.write_text("recipient\nana@example.com\nbo@example.com\n")
@@ -146,7 +148,7 @@ def test_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     assert rows(queue) == []
 
 
-def test_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     """Columns are fields, or variables of the payload; an empty cell says nothing."""
     file = tmp_path / "readers.csv.gz"
     text = (
@@ -163,15 +165,15 @@ def test_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     ]
 
 
-def test_json_lines(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_json_lines(mailgres: Program, queue: Queue) -> None:
     lines = [
         {"template": "welcome_user", "recipient": "ana@example.com", "payload": {"name": "Ana"}},
         {"template_type": "welcome_user", "recipient_email": "bo@example.com"},
     ]
     text = "\n".join(map(json.dumps, lines))
     given = ("enqueue", "--jsonl", "-", "--payload", '{"name": "you"}', "--json")
-    told = json.loads(piped(mailgres, text, *given))
-    assert told == {"enqueued": 2, "bad": 0, "report": None, "dry_run": False}
+    reported = json.loads(piped(mailgres, text, *given))
+    assert reported == {"enqueued": 2, "bad": 0, "report": None, "dry_run": False}
     assert rows(queue, "recipient_email, payload ->> 'name'") == [
         ("ana@example.com", "Ana"),
         ("bo@example.com", "you"),
@@ -215,8 +217,8 @@ def test_all_but_the_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) 
     report = Path(f"{file}.errors.jsonl")
     assert printed == (f"Enqueued 2 emails.\nLeft out 4 bad lines: {report} says which and why.\n")
     assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
-    told = [json.loads(line) for line in report.read_text().splitlines()]
-    assert [(one["line"], one["code"]) for one in told] == [
+    reported = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [(one["line"], one["code"]) for one in reported] == [
         (3, "MG002"),
         (4, "MG015"),
         (5, "MG015"),
@@ -243,8 +245,8 @@ def test_all_but_lines_that_are_no_records(
     assert rows(queue) == []
     mailgres("enqueue", "welcome_user", option, str(file), "--continue-on-error")
     assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
-    (told,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
-    assert (told["line"], told["code"]) == (2 if option == "--jsonl" else 3, "MG015")
+    (reported,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
+    assert (reported["line"], reported["code"]) == (2 if option == "--jsonl" else 3, "MG015")
 
 
 def test_a_key_that_was_used_for_another_email(
@@ -259,8 +261,8 @@ def test_a_key_that_was_used_for_another_email(
     assert len(rows(queue)) == 1
     mailgres("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error")
     assert rows(queue)[1:] == [("cy@example.com",)]
-    (told,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
-    assert (told["line"], told["code"]) == (2, "MG009")
+    (reported,) = map(json.loads, Path(f"{file}.errors.jsonl").read_text().splitlines())
+    assert (reported["line"], reported["code"]) == (2, "MG009")
 
 
 @pytest.mark.parametrize(

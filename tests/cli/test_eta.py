@@ -64,7 +64,7 @@ def test_what_was_sent_today_counts(queue: Queue, eta: Callable[..., Any], clock
     assert eta().at == MIDNIGHT + 9 * DAY
 
 
-def test_a_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_a_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
     """250 of November are left: 100, 100, 50; then December's."""
     limit(queue, None, 100, 3000)
     used(queue, "month", datetime(2026, 11, 1, tzinfo=UTC), 2750)
@@ -73,7 +73,7 @@ def test_a_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta(3000).at > datetime(2026, 12, 30, tzinfo=UTC)
 
 
-def test_a_rate(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_a_rate(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 2, None, None)
     found = eta(7200)
     assert (found.at, found.why) == (NOON + HOUR, "rate")
@@ -82,13 +82,13 @@ def test_a_rate(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta().at == NOON + 2 * HOUR, "calls of a hundred emails, one every 100 s"
 
 
-def test_rate_and_quota(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_rate_and_quota(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, 3600, None)
     found = eta(5400)
     assert (found.at, found.why) == (MIDNIGHT + timedelta(seconds=1800), "quota")
 
 
-def test_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.pause_provider('resend', %s)", NOON + 2 * HOUR)
     found = eta(3600)
@@ -98,7 +98,7 @@ def test_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
     assert (found.starts, found.at, found.why) == (None, None, "paused")
 
 
-def test_an_open_circuit(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_an_open_circuit(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.set_circuit('resend', 'open', 'down', NULL)")
     found = eta(60)
@@ -133,12 +133,12 @@ def test_the_limit_of_a_tenant(queue: Queue, eta: Callable[..., Any]) -> None:
     assert (found.at, found.why) == (NOON + HOUR, "rate of a tenant")
 
 
-def test_recent_throughput(queue: Queue, eta: Callable[..., Any], clock: Clock) -> None:
+def test_eta_recent_throughput(queue: Queue, eta: Callable[..., Any], clock: Clock) -> None:
     found = eta(3)
     assert (found.at, found.why) == (None, "unknown")
     for email in queue.claim():
-        told = {"id": str(email.id), "token": str(email.lease_token), "outcome": "sent"}
-        queue.finish({**told, "provider_message_id": str(email.id)})
+        reported = {"id": str(email.id), "token": str(email.lease_token), "outcome": "sent"}
+        queue.finish({**reported, "provider_message_id": str(email.id)})
     clock.forward(timedelta(seconds=30))
     found = eta(60)
     assert (found.at, found.why) == (clock.now + timedelta(seconds=600), "throughput")
@@ -153,7 +153,7 @@ def test_what_is_not_due_yet(queue: Queue, eta: Callable[..., Any]) -> None:
     assert (found.emails, found.later, found.at, found.why) == (60, 1, NOON + 5 * DAY, "schedule")
 
 
-def test_never(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_never(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, None, 1, None)
     found = eta(5000)
     assert (found.at, found.why) == (None, "quota")
@@ -163,7 +163,7 @@ def test_never(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta().why == "no provider"
 
 
-def test_the_command(mailgres: Program, queue: Queue, eta: Callable[..., Any]) -> None:
+def test_eta_the_command(mailgres: Program, queue: Queue, eta: Callable[..., Any]) -> None:
     assert mailgres("eta") == "Nothing waits.\n"
     assert mailgres.json("eta") == []
     limit(queue, None, 100, None)

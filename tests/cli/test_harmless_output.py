@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mailgres.cli import files
+from mailgres.cli.support import files
 from support.program import PROGRAM, Program
 from support.queue import Queue
 

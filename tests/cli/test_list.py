@@ -24,7 +24,7 @@ def emails(queue: Queue) -> Queue:
     return queue
 
 
-def test_a_table(mailgres: Program, emails: Queue) -> None:
+def test_list_a_table(mailgres: Program, emails: Queue) -> None:
     head, *lines = mailgres("list").splitlines()
     assert head.split() == [
         *["id", "enqueued", "status", "template", "recipient", "tenant", "tries"]
@@ -57,7 +57,7 @@ def test_a_table(mailgres: Program, emails: Queue) -> None:
     ],
 )
 @pytest.mark.usefixtures("emails")
-def test_filters(mailgres: Program, given: list[str], expected: str) -> None:
+def test_list_filters(mailgres: Program, given: list[str], expected: str) -> None:
     found = mailgres.run("list", *given, "--json")
     names = [one["recipient_email"].partition("@")[0] for one in json.loads(found.stdout)]
     assert names == expected.split()
@@ -78,7 +78,7 @@ def test_windows_go_by_when_they_were_enqueued(mailgres: Program, emails: Queue)
     assert found["id"] == old
 
 
-def test_nothing_matches(mailgres: Program) -> None:
+def test_list_nothing_matches(mailgres: Program) -> None:
     done = mailgres.run("list", "--status", "sent", "--since", "7d")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("No email matches: status sent, since 20")
@@ -86,7 +86,7 @@ def test_nothing_matches(mailgres: Program) -> None:
 
 
 @pytest.mark.usefixtures("emails")
-def test_more_than_shown(mailgres: Program) -> None:
+def test_list_more_than_shown(mailgres: Program) -> None:
     done = mailgres.run("list", "--limit", "2")
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr == "There are more than these 2: --limit shows more.\n"
@@ -100,10 +100,10 @@ def test_more_than_shown(mailgres: Program) -> None:
         ("--provider", "captuer", "capture"),
     ],
 )
-def test_names_nobody_knows(
+def test_list_names_nobody_knows(
     mailgres: Program, emails: Queue, option: str, name: str, meant: str
 ) -> None:
-    emails.run("SELECT mailgres.fold()")
+    emails.run("SELECT mailgres.fold_rollups()")
     what, hint = mailgres.fails("list", option, name)
     assert what == f"Nothing is known of a {option[2:]} {name!r}"
     assert hint.startswith(f"Did you mean {meant}?")
@@ -120,7 +120,7 @@ def test_names_of_waiting_and_of_old_emails_are_known(
     clock.forward(timedelta(days=20))
     queue.enqueue(tenant_id="new")
     if folded:
-        queue.run("SELECT mailgres.fold()")
+        queue.run("SELECT mailgres.fold_rollups()")
     for tenant in ("old", "new"):
         done = mailgres.run("list", "--tenant", tenant, "--status", "cancelled")
         assert (done.returncode, done.stdout) == (0, ""), done
@@ -140,7 +140,7 @@ def test_names_of_waiting_and_of_old_emails_are_known(
         (["--sort", "size"], "'size' is not one of"),
     ],
 )
-def test_misuse(mailgres: Program, given: list[str], why: str) -> None:
+def test_list_misuse(mailgres: Program, given: list[str], why: str) -> None:
     assert why in mailgres.misused("list", *given)
 
 

@@ -30,7 +30,7 @@ def two_lines(result: Result) -> tuple[str, str]:
     return what, hint
 
 
-def test_help_shows_examples() -> None:
+def test_migrate_help_shows_examples() -> None:
     assert "mailgres migrate --sql > mailgres.sql" in run("migrate", "-h").output
 
 
@@ -100,13 +100,13 @@ def test_sql_from_an_unknown_revision() -> None:
 @pytest.mark.parametrize(
     "arguments", [["--sql", "--check"], ["--from", "0001_initial"], ["--nonsense"]]
 )
-def test_wrong_options(arguments: list[str]) -> None:
+def test_migrate_wrong_options(arguments: list[str]) -> None:
     result = run("migrate", *arguments)
     assert result.exit_code == 2
     assert "Usage: " in result.stderr
 
 
-def test_no_database() -> None:
+def test_migrate_no_database() -> None:
     assert two_lines(run("migrate")) == (
         "Error: No database was named",
         "Hint: Set DATABASE_URL or pass --database-url; `mailgres dev` starts one here.",
@@ -114,7 +114,7 @@ def test_no_database() -> None:
 
 
 @pytest.mark.parametrize("mode", [[], ["--check"]])
-def test_unreachable(mode: list[str]) -> None:
+def test_migrate_unreachable(mode: list[str]) -> None:
     url = "postgresql://me:secret@127.0.0.1:1/mail"
     what, hint = two_lines(run("migrate", *mode, env={"DATABASE_URL": url}))
     assert re.match(r"Error: Cannot connect to 127\.0\.0\.1:1/mail: .*[Cc]onnection refused", what)
@@ -128,7 +128,7 @@ def test_a_bad_url_is_not_repeated(url: str) -> None:
     assert "percent-encode" in hint
 
 
-def test_a_failure(empty_database_url: str) -> None:
+def test_migrate_a_failure(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url) as connection:
         connection.execute("CREATE TABLE email_queue (id int)")
     what, hint = two_lines(run("migrate", env={"DATABASE_URL": empty_database_url}))

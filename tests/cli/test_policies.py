@@ -8,7 +8,7 @@ from support.program import Program
 from support.queue import Clock, Queue
 
 
-def test_list(mailgres: Program) -> None:
+def test_policies_list(mailgres: Program) -> None:
     lines = mailgres("policies", "list").splitlines()
     assert [line.split()[0] for line in lines[1:]] == [
         *("development", "gateway", "integration", "patient", "smtp", "stepped")
@@ -20,7 +20,7 @@ def test_list(mailgres: Program) -> None:
     assert (stepped["default"], stepped["steps"], stepped["base"]) == (True, [60, 300, 900], None)
 
 
-def test_change_one(mailgres: Program, queue: Queue) -> None:
+def test_policies_change_one(mailgres: Program, queue: Queue) -> None:
     clock = Clock(queue.conn)
     said = mailgres("policies", "set", "stepped", "--steps", "10m,1h", "--retries", "2")
     assert said == "stepped: 2 retries, waits 10m, 1h\n"
@@ -35,7 +35,7 @@ def test_change_one(mailgres: Program, queue: Queue) -> None:
     assert (found["steps"], found["jitter_down"], found["jitter_up"]) == (None, 0, 0.5)
 
 
-def test_make_one(mailgres: Program, queue: Queue) -> None:
+def test_policies_make_one(mailgres: Program, queue: Queue) -> None:
     order = ("--retries", "5", "--base", "10m", "--factor", "3", "--cap", "12h", "--jitter", "0.2")
     said = mailgres("policies", "set", "nightly", *order, "--description", "slow and steady")
     assert said == "nightly: 5 retries, waits 10m x 3 up to 12h\n"
@@ -63,7 +63,7 @@ def test_the_nearest_policy_is_suggested(mailgres: Program) -> None:
         (("--jitter", "2"), "not in the range"),
     ],
 )
-def test_what_is_refused(mailgres: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_policies_what_is_refused(mailgres: Program, arguments: tuple[str, ...], said: str) -> None:
     assert said in mailgres.misused("policies", "set", "stepped", *arguments)
 
 

@@ -27,7 +27,7 @@ def state(mailgres: Program, name: str = "resend") -> dict[str, Any]:
     return dict(found)
 
 
-def test_list(mailgres: Program, queue: Queue) -> None:
+def test_providers_list(mailgres: Program, queue: Queue) -> None:
     Clock(queue.conn, datetime(2026, 11, 16, 18, 44, tzinfo=UTC))
     queue.run("SELECT mailgres.limit_provider('resend', 2, 100, 3000)")
     queue.run("SELECT mailgres.learn_limits('resend', 5, NULL, NULL, 40)")
@@ -36,7 +36,7 @@ def test_list(mailgres: Program, queue: Queue) -> None:
     )
     queue.run("SELECT mailgres.pause_provider('resend', now() + interval '99 years', 'sale')")
     queue.run(
-        "UPDATE mailgres.providers SET waits_for = 'quota', waits_until = '2026-11-17 00:00Z'"
+        "UPDATE mailgres.providers SET limited_by = 'quota', limited_until = '2026-11-17 00:00Z'"
         " WHERE name = 'resend'"
     )
     until = queue.value("SELECT paused_until FROM mailgres.providers WHERE name = 'resend'")
@@ -51,8 +51,8 @@ def test_list(mailgres: Program, queue: Queue) -> None:
         "  waits for its quota until 2026-11-17 00:00:00 UTC",
     ]
     found = state(mailgres)
-    assert (found["circuit"], found["open"], found["used_today"]) == ("open", False, 40)
-    assert (found["waits_for"], found["routes"]) == ("quota", ["default"])
+    assert (found["circuit"], found["usable"], found["used_today"]) == ("open", False, 40)
+    assert (found["limited_by"], found["routes"]) == ("quota", ["default"])
 
 
 def test_reasons_that_order_a_terminal_about(mailgres: Program, queue: Queue) -> None:
@@ -70,18 +70,18 @@ def test_reasons_that_order_a_terminal_about(mailgres: Program, queue: Queue) ->
         assert printed.replace("\n", "").isprintable(), order
 
 
-def test_a_fresh_database(mailgres: Program) -> None:
-    assert state(mailgres, "capture")["open"] is True
+def test_providers_a_fresh_database(mailgres: Program) -> None:
+    assert state(mailgres, "capture")["usable"] is True
 
 
-def test_pause_and_resume(mailgres: Program) -> None:
+def test_providers_pause_and_resume(mailgres: Program) -> None:
     paused = mailgres("providers", "pause", "resend")
     assert paused == (
         "resend: paused until further notice; `mailgres providers resume resend` ends it\n"
     )
     assert state(mailgres)["paused_until"] == "infinity"
     assert mailgres("providers", "resume", "resend") == "resend: in use\n"
-    assert state(mailgres)["open"] is True
+    assert state(mailgres)["usable"] is True
 
 
 def test_pause_for_a_while(mailgres: Program, queue: Queue) -> None:
@@ -90,10 +90,10 @@ def test_pause_for_a_while(mailgres: Program, queue: Queue) -> None:
     ends = clock.now + timedelta(hours=2)
     assert done == f"resend: paused until {ends:%Y-%m-%d %H:%M:%S} UTC: they are down\n"
     clock.forward(timedelta(hours=3))
-    assert state(mailgres)["open"] is True
+    assert state(mailgres)["usable"] is True
 
 
-def test_pause_until(mailgres: Program) -> None:
+def test_providers_pause_until(mailgres: Program) -> None:
     mailgres("providers", "pause", "resend", "--until", TOMORROW.isoformat())
     assert datetime.fromisoformat(state(mailgres)["paused_until"]) == TOMORROW
     plain = TOMORROW.replace(tzinfo=None).isoformat()
@@ -110,16 +110,16 @@ def test_pauses_that_are_refused(mailgres: Program) -> None:
     assert "not a duration" in mailgres.misused("providers", "pause", "resend", "--for", "x")
     both = ("--for", "1h", "--until", "2099-01-01")
     assert "not both" in mailgres.misused("providers", "pause", "resend", *both)
-    assert state(mailgres)["open"] is True
+    assert state(mailgres)["usable"] is True
 
 
-def test_reset(mailgres: Program, queue: Queue) -> None:
+def test_providers_reset(mailgres: Program, queue: Queue) -> None:
     queue.run("SELECT mailgres.set_circuit('resend', 'open', 'down', NULL)")
     assert mailgres("providers", "reset", "resend") == "resend: in use\n"
     assert state(mailgres)["circuit"] == "closed"
 
 
-def test_limits(mailgres: Program) -> None:
+def test_providers_limits(mailgres: Program) -> None:
     def limits() -> tuple[Any, ...]:
         found = state(mailgres)
         return found["emails_per_second"], found["daily_quota"], found["monthly_quota"]
@@ -164,7 +164,7 @@ def test_an_unknown_provider_gets_no_limit(mailgres: Program) -> None:
     assert what == "there is no provider 'ses'"
 
 
-def test_who_may(mailgres: Program, conn: psycopg.Connection) -> None:
+def test_providers_who_may(mailgres: Program, conn: psycopg.Connection) -> None:
     """An operator may; who has no role is told which one it takes."""
     conn.execute("DROP ROLE IF EXISTS mailgres_somebody")
     conn.execute("CREATE ROLE mailgres_somebody NOLOGIN")
@@ -180,12 +180,12 @@ def test_who_may(mailgres: Program, conn: psycopg.Connection) -> None:
         conn.execute(sql.SQL("DROP ROLE mailgres_somebody"))
 
 
-def test_no_schema(empty_database_url: str) -> None:
+def test_providers_no_schema(empty_database_url: str) -> None:
     _, hint = Program(empty_database_url).fails("providers", "list")
     assert hint == "Run `mailgres migrate`."
 
 
-def test_no_database() -> None:
+def test_providers_no_database() -> None:
     what, _ = Program("postgresql://127.0.0.1:1/gone").fails("providers", "list")
     assert "Cannot connect to 127.0.0.1:1/gone" in what
     assert "No database was named" in Program("").fails("routes", "list")[0]

@@ -53,7 +53,7 @@ def at_a_terminal(mailgres: Program, *arguments: str, answer: str) -> tuple[int,
     return code, said.decode()
 
 
-def test_by_id(mailgres: Program, queue: Queue) -> None:
+def test_retry_by_id(mailgres: Program, queue: Queue) -> None:
     first, second, third = dead(queue), dead(queue), dead(queue)
     assert mailgres("retry", str(first), str(second), str(first)) == "Retried 2 of 2 emails.\n"
     assert status(queue, first, second, third) == ["pending", "pending", "failed"]
@@ -108,7 +108,7 @@ def test_without_a_terminal_it_refuses(mailgres: Program, queue: Queue) -> None:
     assert status(queue, queue_id) == ["failed"]
 
 
-def test_a_dry_run(mailgres: Program, queue: Queue) -> None:
+def test_retry_a_dry_run(mailgres: Program, queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
     sure, unsure = dead(queue), dead(queue, outcome="ambiguous")
     lines = mailgres("retry", "--all-failed", "--dry-run").splitlines()
@@ -118,7 +118,7 @@ def test_a_dry_run(mailgres: Program, queue: Queue) -> None:
     assert status(queue, sure, unsure) == ["failed", "failed"]
 
 
-def test_for_programs(mailgres: Program, queue: Queue) -> None:
+def test_retry_for_programs(mailgres: Program, queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
     sure, unsure = dead(queue), dead(queue, outcome="ambiguous")
     report = mailgres.json("retry", "--recipient", ANA.upper(), "--yes")
@@ -161,14 +161,14 @@ def test_what_cannot_be_meant(mailgres: Program, arguments: tuple[str, ...], why
     assert why in mailgres.misused(*arguments)
 
 
-def test_a_misspelt_name(mailgres: Program) -> None:
+def test_retry_a_misspelt_name(mailgres: Program) -> None:
     what, hint = mailgres.fails("retry", "--template", "welcome_usr", "--yes")
     assert "'welcome_usr'" in what
     assert hint.startswith("Did you mean welcome_user?")
     assert mailgres("retry", "--template", HOLD, "--yes") == "Retried 0 of 0 emails.\n"
 
 
-def test_cancel(mailgres: Program, queue: Queue) -> None:
+def test_retry_cancel(mailgres: Program, queue: Queue) -> None:
     gone, waits = dead(queue, recipient=BOB), queue.enqueue()
     later = queue.enqueue(scheduled_for=datetime.now(UTC) + timedelta(1))
     other = queue.enqueue(tenant_id="shop")
@@ -182,7 +182,7 @@ def test_cancel(mailgres: Program, queue: Queue) -> None:
     assert mailgres("cancel", "--all", "--yes") == "Cancelled 1 of 1 email.\n"
 
 
-def test_reschedule(mailgres: Program, queue: Queue) -> None:
+def test_retry_reschedule(mailgres: Program, queue: Queue) -> None:
     queue_id = queue.enqueue()
     assert mailgres("reschedule", str(queue_id), "--to", "2h") == "Rescheduled 1 of 1 email.\n"
     wait = queue.email(queue_id).next_retry_at - datetime.now(UTC)
@@ -277,7 +277,7 @@ def test_the_database_goes_away(mailgres: Program, queue: Queue, connect: Connec
     )
 
 
-def test_an_operator_may(mailgres: Program, queue: Queue) -> None:
+def test_retry_an_operator_may(mailgres: Program, queue: Queue) -> None:
     queue_id = dead(queue)
     as_role = {"PGOPTIONS": "-c role=mailgres_operator"}
     assert mailgres("retry", "--all-failed", "--yes", **as_role) == "Retried 1 of 1 email.\n"

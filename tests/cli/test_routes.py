@@ -16,7 +16,7 @@ def mailgres(mailgres: Program, queue: Queue) -> Program:
     return mailgres
 
 
-def test_list(mailgres: Program, queue: Queue) -> None:
+def test_routes_list(mailgres: Program, queue: Queue) -> None:
     mailgres("routes", "set", "bulk", "smtp", "resend", "--description", "newsletters")
     mailgres("tenants", "route", "acme", "bulk")
     queue.run("SELECT mailgres.pause_provider('smtp')")
@@ -27,18 +27,18 @@ def test_list(mailgres: Program, queue: Queue) -> None:
     ]
     bulk, _ = mailgres.json("routes", "list")
     assert bulk["providers"] == ["smtp", "resend"]
-    assert bulk["open"] == ["resend"]
+    assert bulk["usable"] == ["resend"]
     queue.run("SELECT mailgres.pause_provider('resend')")
     assert mailgres("routes", "list").splitlines()[1].split()[1] == "waits"
 
 
-def test_set(mailgres: Program) -> None:
+def test_routes_set(mailgres: Program) -> None:
     assert mailgres("routes", "set", "bulk", "smtp", "resend", "smtp") == "bulk: smtp, resend\n"
     assert mailgres("routes", "set", "bulk", "resend") == "bulk: resend\n"
     assert mailgres.json("routes", "list")[0]["providers"] == ["resend"]
 
 
-def test_what_set_refuses(mailgres: Program) -> None:
+def test_routes_what_set_refuses(mailgres: Program) -> None:
     what, hint = mailgres.fails("routes", "set", "bulk", "smtp", "resed")
     assert what == "there is no provider 'resed'"
     assert hint == "Did you mean resend? `mailgres providers list` shows all."
@@ -48,7 +48,7 @@ def test_what_set_refuses(mailgres: Program) -> None:
     assert [one["route"] for one in mailgres.json("routes", "list")] == ["default"]
 
 
-def test_pause_and_resume(mailgres: Program, queue: Queue) -> None:
+def test_routes_pause_and_resume(mailgres: Program, queue: Queue) -> None:
     queue.enqueue()
     assert "routes resume default" in mailgres("routes", "pause", "default")
     assert queue.claim() == []

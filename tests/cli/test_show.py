@@ -30,7 +30,7 @@ def dead(queue: Queue, clock: Clock) -> UUID:
     return found
 
 
-def test_a_timeline(mailgres: Program, dead: UUID) -> None:
+def test_show_a_timeline(mailgres: Program, dead: UUID) -> None:
     head, *lines = mailgres("show", str(dead)).splitlines()
     assert head.split() == [str(dead), "failed"]
     assert [line.split() for line in lines[:3]] == [
@@ -109,7 +109,7 @@ def test_what_the_provider_reports(mailgres: Program, queue: Queue) -> None:
     assert "delivered" in lines[-1]
 
 
-def test_json(mailgres: Program, dead: UUID) -> None:
+def test_show_json(mailgres: Program, dead: UUID) -> None:
     found = mailgres.json("show", str(dead), "--rendered", **FROM)
     assert found["email"]["id"] == str(dead)
     assert [entry["event"] for entry in found["log"]] == ["retry", "dead"]
@@ -129,7 +129,7 @@ def test_the_message_of_the_pinned_version(mailgres: Program, queue: Queue, dead
     assert "Subject: Changed" in mailgres("show", str(fresh), "--rendered", **FROM)
 
 
-def test_raw(mailgres: Program, dead: UUID) -> None:
+def test_show_raw(mailgres: Program, dead: UUID) -> None:
     message = stdlib_email.message_from_string(mailgres("show", str(dead), "--eml", **FROM))
     assert message["To"] == "ana@example.com"
     assert message["From"] == "Shop <shop@example.com>"
@@ -137,7 +137,7 @@ def test_raw(mailgres: Program, dead: UUID) -> None:
     assert message.get_content_type() == "multipart/alternative"
 
 
-def test_from_the_archive(mailgres: Program, queue: Queue, clock: Clock, dead: UUID) -> None:
+def test_show_from_the_archive(mailgres: Program, queue: Queue, clock: Clock, dead: UUID) -> None:
     clock.forward(timedelta(days=8))
     assert queue.value("SELECT mailgres.archive_dead_letters()") == 1
     shown = mailgres("show", str(dead), "--rendered", **FROM)
@@ -151,7 +151,7 @@ def test_it_cannot_be_rendered(mailgres: Program, dead: UUID) -> None:
     assert what.startswith("It cannot be rendered: there is no from-address")
 
 
-def test_ids(mailgres: Program) -> None:
+def test_show_ids(mailgres: Program) -> None:
     unknown = uuid4()
     what, hint = mailgres.fails("show", str(unknown))
     assert what == f"There is no email {unknown}, neither in the queue nor in the archive"

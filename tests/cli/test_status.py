@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import pytest
 
-from mailgres.cli.screen import sparkline
+from mailgres.cli.support.status_screen import sparkline
 from support.program import PROGRAM, Program
 from support.queue import Clock, Queue
 
-PATIENCE = 60
+WAIT_SECONDS = 60
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def busy(queue: Queue) -> Queue:
 
 
 @pytest.mark.usefixtures("busy")
-def test_one_screen(mailgres: Program) -> None:
+def test_status_one_screen(mailgres: Program) -> None:
     lines = mailgres("status").splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 24
@@ -55,7 +55,7 @@ def test_one_screen(mailgres: Program) -> None:
     assert "worker-1, 0.1.0, for " in text
 
 
-def test_an_empty_queue(mailgres: Program) -> None:
+def test_status_an_empty_queue(mailgres: Program) -> None:
     text = mailgres("status")
     assert "nothing is due" in text
     assert "nothing was tried" in text
@@ -63,7 +63,7 @@ def test_an_empty_queue(mailgres: Program) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_json(mailgres: Program) -> None:
+def test_status_json(mailgres: Program) -> None:
     found = mailgres.json("status")
     assert {one["status"]: one["emails"] for one in found["states"]}["sent"] == 2
     assert found["due"]["emails"] == 1
@@ -81,13 +81,13 @@ def test_names_order_no_terminal_about(mailgres: Program, queue: Queue) -> None:
     assert text.replace("\n", "").isprintable()
 
 
-def test_sparkline() -> None:
+def test_status_sparkline() -> None:
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([0, 1, 50, 100]) == "▁▂▅█"
     assert sparkline([]) == ""
 
 
-def test_misuse(mailgres: Program) -> None:
+def test_status_misuse(mailgres: Program) -> None:
     assert "needs a terminal" in mailgres.misused("status", "--watch")
     assert "leave out --json" in mailgres.misused("status", "--watch", "--json")
 
@@ -120,7 +120,7 @@ def watching(mailgres: Program) -> Iterator[tuple[subprocess.Popen[bytes], int]]
 def read_until(terminal: int, found: Callable[[str], bool]) -> str:
     """Read what the terminal shows until something is there."""
     text = b""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while not found(text.decode(errors="replace")):
         assert time.monotonic() < until, text.decode(errors="replace")
         if select.select([terminal], [], [], 1)[0]:
@@ -132,7 +132,7 @@ def read_until(terminal: int, found: Callable[[str], bool]) -> str:
 
 
 @pytest.mark.parametrize("key", [b"q", b"\x03", signal.SIGINT], ids=["q", "key", "signal"])
-def test_it_ends_cleanly(mailgres: Program, key: bytes | signal.Signals) -> None:
+def test_status_it_ends_cleanly(mailgres: Program, key: bytes | signal.Signals) -> None:
     with watching(mailgres) as (process, terminal):
         read_until(terminal, lambda text: "nothing is due" in text)
         if isinstance(key, bytes):
@@ -140,12 +140,12 @@ def test_it_ends_cleanly(mailgres: Program, key: bytes | signal.Signals) -> None
         else:
             process.send_signal(key)
         rest = read_until(terminal, lambda text: "\x1b[?1049l" in text)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(WAIT_SECONDS) == 0
         assert "\x1b[?25h" in rest, "the cursor is shown again"
         assert "Traceback" not in rest
 
 
-def test_it_is_live(mailgres: Program, queue: Queue) -> None:
+def test_status_it_is_live(mailgres: Program, queue: Queue) -> None:
     with watching(mailgres) as (_, terminal):
         read_until(terminal, lambda text: "nothing was tried" in text)
         queue.enqueue()
@@ -169,7 +169,7 @@ def test_the_screen_of_a_terminal(mailgres: Program) -> None:
     tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24",
          f"{PROGRAM} status --watch --interval 0.2")  # fmt: skip
     try:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + WAIT_SECONDS
         while "q ends it" not in (screen := tmux("capture-pane", "-p")):
             assert time.monotonic() < until, screen
             time.sleep(0.05)
@@ -192,7 +192,7 @@ def test_in_the_last_minute_means_the_last_60_seconds(mailgres: Program, queue: 
         queue.attempt("sent")
     assert "sent 4 (3 in the last minute)" in mailgres("status")
     assert mailgres.json("status")["sent_in_60s"] == 3
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     assert "sent 4 (3 in the last minute)" in mailgres("status")
 
 

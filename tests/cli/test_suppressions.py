@@ -18,7 +18,7 @@ def known(queue: Queue) -> list[tuple[str, ...]]:
     return [tuple(row) for row in queue.rows(ALL)]
 
 
-def test_add_list_remove(mailgres: Program, queue: Queue) -> None:
+def test_suppressions_add_list_remove(mailgres: Program, queue: Queue) -> None:
     assert mailgres("suppressions", "list") == "No address is suppressed.\n"
     said = mailgres("suppressions", "add", "Ana@Example.com", "bob@example.com", "ana@example.com")
     assert said == "2 added, 1 known before\n"
@@ -48,7 +48,7 @@ def test_what_is_queued_is_cancelled(mailgres: Program, queue: Queue) -> None:
     assert queue.email(queue_id).status == "cancelled"
 
 
-def test_all_or_none(mailgres: Program, queue: Queue) -> None:
+def test_suppressions_all_or_none(mailgres: Program, queue: Queue) -> None:
     what, _ = mailgres.fails("suppressions", "add", "ana@example.com", "not an address")
     assert what == "'not an address' is not an email address"
     assert known(queue) == []
@@ -71,7 +71,13 @@ FORMS = {
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", FORMS)
-def test_import(mailgres: Program, queue: Queue, tmp_path: Path, name: str, packed: bool) -> None:  # noqa: FBT001
+def test_suppressions_import(
+    mailgres: Program,
+    queue: Queue,
+    tmp_path: Path,
+    name: str,
+    packed: bool,  # noqa: FBT001
+) -> None:
     path = tmp_path / (f"{name}.gz" if packed else name)
     content = ("\ufeff" + FORMS[name]).encode()
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -102,7 +108,7 @@ def test_import(mailgres: Program, queue: Queue, tmp_path: Path, name: str, pack
         ("a.txt.gz", gzip.compress(b"ana@example.com\n" * 99)[:-9], "it ends in the middle"),
     ],
 )
-def test_a_bad_line(
+def test_suppressions_a_bad_line(
     mailgres: Program, queue: Queue, tmp_path: Path, case: tuple[str, bytes, str]
 ) -> None:
     name, content, why = case
@@ -131,7 +137,9 @@ def test_files_that_cannot_be_read(mailgres: Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl.gz"])
-def test_export_and_back(mailgres: Program, queue: Queue, tmp_path: Path, name: str) -> None:
+def test_suppressions_export_and_back(
+    mailgres: Program, queue: Queue, tmp_path: Path, name: str
+) -> None:
     mailgres("suppressions", "add", "ana@example.com", "--detail", 'a "b",\nc')
     mailgres("suppressions", "add", "bob@example.com", "--tenant", "shop", "--reason", "bounced")
     before = known(queue)

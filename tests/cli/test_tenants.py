@@ -12,11 +12,11 @@ from support.queue import Clock, Queue
 DRY = "Nothing was changed: this was a dry run."
 
 
-def test_list(mailgres: Program, queue: Queue) -> None:
+def test_tenants_list(mailgres: Program, queue: Queue) -> None:
     Clock(queue.conn, datetime(2026, 11, 16, 18, 44, tzinfo=UTC))
     queue.enqueue(tenant_id="shop")
     queue.attempt("sent")
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     queue.enqueue(tenant_id="shop")
     queue.attempt("permanent", message="no")
     queue.enqueue(tenant_id="waits")
@@ -48,7 +48,7 @@ def test_a_paused_tenant_is_not_claimed(mailgres: Program, queue: Queue) -> None
     assert [email.tenant_id for email in queue.claim()] == ["shop"]
 
 
-def test_weight(mailgres: Program, queue: Queue) -> None:
+def test_tenants_weight(mailgres: Program, queue: Queue) -> None:
     for _ in range(10):
         queue.enqueue(tenant_id="shop")
         queue.enqueue(tenant_id="acme")

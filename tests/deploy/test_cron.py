@@ -92,7 +92,7 @@ def test_what_goes_wrong_is_in_the_log(tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_cron_no_file(tmp_path: Path) -> None:
     assert "mailgres.env" in run(tmp_path, None)[0]
 
 

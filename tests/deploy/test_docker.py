@@ -140,7 +140,7 @@ def test_the_package_can_be_built_from_what_is_copied(tmp_path: Path) -> None:
 # --- compose
 
 
-def test_services(compose: Any) -> None:
+def test_docker_services(compose: Any) -> None:
     services = compose["services"]
     assert services.keys() == {"postgres", "migrate", "worker", "serve"}
     for name in services.keys() - {"postgres"}:

@@ -19,7 +19,7 @@ from mailgres import embedded
 from support.cluster import Cluster
 from support.postgres import run_program
 from support.program import PROGRAM, Program
-from worker.bench import until
+from worker.harness import until
 
 OWNER, LOGIN = "mailgres_owner", "mailgres_worker_login"
 PASSWORDS = {"OWNER_PASSWORD": "it's the owner's", "WORKER_PASSWORD": "the-worker-s-own"}

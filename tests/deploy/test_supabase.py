@@ -14,7 +14,7 @@ import requests
 from deploy.files import calls, read
 from support.cluster import PASSWORD, Cluster
 from support.program import PROGRAM, Program
-from worker.bench import until
+from worker.harness import until
 from worker.test_pgbouncer import free_port
 
 SECRET = "0123456789abcdef" * 4
@@ -133,7 +133,7 @@ def test_no_job_holds_the_secret(editor: psycopg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("vault")
-def test_the_check(editor: psycopg.Connection) -> None:
+def test_supabase_the_check(editor: psycopg.Connection) -> None:
     check = read("supabase", "check.sql")
     run(editor, "supabase", "process.sql")
     assert {holds for _, holds in all_rows(editor, check)} == {True}

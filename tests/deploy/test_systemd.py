@@ -59,7 +59,7 @@ def test_systemd_has_nothing_to_say(installed: Path) -> None:
 
 
 @needs_systemd
-def test_verifying_finds_mistakes(installed: Path) -> None:
+def test_systemd_verifying_finds_mistakes(installed: Path) -> None:
     unit = installed / "mailgres-worker.service"
     unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
     assert "protect home" in analyze("verify", unit).stderr
@@ -67,7 +67,7 @@ def test_verifying_finds_mistakes(installed: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize("unit", SERVICES)
-def test_they_are_hardened(installed: Path, unit: str) -> None:
+def test_systemd_they_are_hardened(installed: Path, unit: str) -> None:
     if not knows("--offline"):
         pytest.skip("this systemd cannot rate units offline")
     options = ("security", "--offline=yes", f"--threshold={EXPOSURE}", "--no-pager")
@@ -119,5 +119,5 @@ def test_a_stop_leaves_time_for_what_is_under_way(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_memory_is_limited(unit: str) -> None:
+def test_systemd_memory_is_limited(unit: str) -> None:
     assert directives(unit)["MemoryMax"] == ["512M"]

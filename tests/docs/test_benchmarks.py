@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
     "name",
     ["enqueue", "claim", "drain", "worker", "providers", "storage", "operator", "monitoring"],
 )
-def test_trial(name: str) -> None:
+def test_benchmarks_trial(name: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--trial"],
         cwd=ROOT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mailgres.cli.serve import OF_THE_EXTRA
+from mailgres.cli.commands.serve import OF_THE_EXTRA
 
 ROOT = Path(__file__).parent.parent.parent
 BY_NAME = re.compile(
@@ -77,9 +77,9 @@ def test_hints_about_a_missing_package_name_those_of_the_extra() -> None:
         for extra, packages in project["optional-dependencies"].items()
     }
     hints = {
-        "ses": "src/mailgres/providers/accounts.py",
+        "ses": "src/mailgres/providers/registry.py",
         "embedded": "src/mailgres/embedded/binaries.py",
-        "http": "src/mailgres/cli/serve.py",
+        "http": "src/mailgres/cli/commands/serve.py",
     }
     for extra, file in hints.items():
         text = (ROOT / file).read_text(encoding="utf-8")

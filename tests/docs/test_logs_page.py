@@ -18,11 +18,11 @@ def test_the_example_has_the_keys_of_the_tables() -> None:
 
 def test_every_key_of_a_failed_try_is_in_the_example() -> None:
     (example,) = re.findall(r"```json\n(.*)\n```", PAGE)
-    source = (SOURCE / "worker" / "tries.py").read_text()
+    source = (SOURCE / "worker" / "attempt_log.py").read_text()
     assert set(re.findall(r'^        "(\w+)":', source, re.MULTILINE)) <= json.loads(example).keys()
 
 
 def test_every_step_is_named() -> None:
     sources = "".join(path.read_text() for path in (SOURCE / "worker").glob("*.py"))
-    for action in set(re.findall(r'"action": "(\w+)"', sources)) - {"start", "rise"}:
+    for action in set(re.findall(r'"action": "(\w+)"', sources)) - {"start", "mark_awake"}:
         assert f"`{action}`" in PAGE, action

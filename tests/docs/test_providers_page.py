@@ -27,7 +27,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", blocks("sh"))
-def test_environments_are_complete(text: str, tmp_path: Path) -> None:
+def test_providers_page_environments_are_complete(text: str, tmp_path: Path) -> None:
     words = (shlex.split(line)[1] for line in text.splitlines())
     settings = load(dict(word.split("=", 1) for word in words), {}, tmp_path)
     settings.check_providers()
@@ -54,7 +54,7 @@ def steps() -> list[tuple[str, str]]:
     return found
 
 
-def test_commands(database_url: str, conn: psycopg.Connection) -> None:
+def test_providers_page_commands(database_url: str, conn: psycopg.Connection) -> None:
     Clock(conn, datetime(2026, 11, 16, 12, tzinfo=UTC))
     names = ["resend", "smtp", "resend-acme"]
     registered = [
@@ -90,7 +90,7 @@ def _mail_server() -> AbstractContextManager[smtp.SmtpDouble]:
     return smtp.serve(smtp.SmtpDouble(user="user", password="p@ss"))
 
 
-def test_sql(conn: psycopg.Connection) -> None:
+def test_providers_page_sql(conn: psycopg.Connection) -> None:
     for text in blocks("sql"):
         conn.execute(text)
 

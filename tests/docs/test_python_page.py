@@ -128,7 +128,7 @@ def test_fastapi_tells_the_client_about_a_commit_that_fails(
     assert (users(conn), emails(conn)) == (1, [WELCOME])
 
 
-def test_async_fastapi_enqueues(run: Run, conn: psycopg.Connection) -> None:
+def test_python_page_async_fastapi_enqueues(run: Run, conn: psycopg.Connection) -> None:
     from fastapi.testclient import TestClient
 
     with TestClient(run("FastAPI 2")["app"]) as client:

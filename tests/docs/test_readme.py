@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
     return [text for kind, text in BLOCKS if kind == language]
 
 
-def test_sql_blocks_run(conn: psycopg.Connection) -> None:
+def test_readme_sql_blocks_run(conn: psycopg.Connection) -> None:
     refused: list[str] = []
     for text in blocks("sql"):
         try:
@@ -42,12 +42,12 @@ def test_sql_blocks_run(conn: psycopg.Connection) -> None:
     assert count == (2,)
 
 
-def test_it_is_short() -> None:
+def test_readme_it_is_short() -> None:
     assert README.count("\n") <= 200
 
 
 @pytest.mark.parametrize("text", blocks("python"))
-def test_python_blocks_run(conn: psycopg.Connection, database_url: str, text: str) -> None:
+def test_readme_python_blocks_run(conn: psycopg.Connection, database_url: str, text: str) -> None:
     exec(compile(text, "README.md", "exec"), {"DATABASE_URL": database_url})  # noqa: S102
     count = conn.execute("SELECT count(*) FROM email_queue").fetchone()
     assert count == (4,)

@@ -35,7 +35,7 @@ def test_links_lead_to_sections() -> None:
     assert set(re.findall(r"\]\((?:runbook\.md)?#(\w+)\)", RUNBOOK + ALERTS)) <= SECTIONS.keys()
 
 
-def test_sql_runs(conn: psycopg.Connection) -> None:
+def test_runbook_sql_runs(conn: psycopg.Connection) -> None:
     """As an operator, on an empty queue."""
     conn.execute("SET ROLE mailgres_operator")
     found = {name: blocks(text, "sql") for name, text in {**SECTIONS, "alerts.md": ALERTS}.items()}
@@ -53,7 +53,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_commands_exist(command: str) -> None:
+def test_runbook_commands_exist(command: str) -> None:
     program, *words = shlex.split(command)
     assert program == "mailgres"
     found: click.Command | None = main

@@ -3,7 +3,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from doctor.clinic import Clinic
+from doctor.harness import DoctorHarness
 from support.cluster import cluster, supabase_roles
 from support.program import Program
 
@@ -11,9 +11,9 @@ __all__ = ["cluster", "supabase_roles"]
 
 
 @pytest.fixture
-def clinic(database_url: str, conn: psycopg.Connection) -> Clinic:
+def harness(database_url: str, conn: psycopg.Connection) -> DoctorHarness:
     """The doctor for the test's own database."""
-    return Clinic(database_url, conn)
+    return DoctorHarness(database_url, conn)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from doctor.clinic import Clinic, login
+from doctor.harness import DoctorHarness, login
 from mailgres import migrate
 from mailgres.doctor import access
 from mailgres.testing import travel
@@ -26,20 +26,20 @@ CONNECTED = "SELECT mailgres.heartbeat(%s, '', %s)"
 
 
 @contextmanager
-def worker_login(clinic: Clinic, server: Server) -> Iterator[Clinic]:
+def worker_login(harness: DoctorHarness, server: Server) -> Iterator[DoctorHarness]:
     """A login role that is a member of mailgres_worker and of nothing else."""
-    with login(clinic, server) as worker:
-        clinic.run(f"GRANT mailgres_worker TO {worker.conn.info.user}")
+    with login(harness, server) as worker:
+        harness.run(f"GRANT mailgres_worker TO {worker.conn.info.user}")
         yield worker
 
 
 # --- the roles of workers
 
 
-def test_a_worker_that_is_a_superuser_is_found(clinic: Clinic) -> None:
-    clinic.run(ALIVE, "w1")
-    found = clinic.finding("worker-roles")
-    user = clinic.conn.info.user
+def test_a_worker_that_is_a_superuser_is_found(harness: DoctorHarness) -> None:
+    harness.run(ALIVE, "w1")
+    found = harness.finding("worker-roles")
+    user = harness.conn.info.user
     assert found.severity == "warning"
     assert found.message.startswith(f"the worker w1 connects as {user}, a superuser: ")
     assert "CREATE ROLE mailgres_worker_login LOGIN IN ROLE mailgres_worker" in (found.fix or "")
@@ -49,7 +49,7 @@ def test_a_worker_that_is_the_owner_is_found(cluster: Cluster, migrations: Path)
     with cluster.owner("CREATEROLE") as url:
         migrate.upgrade(url, directory=migrations)
         with psycopg.connect(url, autocommit=True) as conn:
-            owner, name = Clinic(url, conn), conn.info.user
+            owner, name = DoctorHarness(url, conn), conn.info.user
             assert owner.findings("worker-roles") == []
             Program(url)("process")
             found = owner.finding("worker-roles")
@@ -57,83 +57,85 @@ def test_a_worker_that_is_the_owner_is_found(cluster: Cluster, migrations: Path)
     assert f"connects as {name}, who may act as the owner of the schema" in found.message
 
 
-def test_a_worker_that_may_become_the_owner_is_found(clinic: Clinic, server: Server) -> None:
+def test_a_worker_that_may_become_the_owner_is_found(
+    harness: DoctorHarness, server: Server
+) -> None:
     """It inherits nothing, but SET ROLE is enough."""
-    with worker_login(clinic, server) as worker:
+    with worker_login(harness, server) as worker:
         worker.run(ALIVE, "w1")
-        clinic.run(f"ALTER ROLE {worker.conn.info.user} NOINHERIT")
+        harness.run(f"ALTER ROLE {worker.conn.info.user} NOINHERIT")
         owner = "(SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'mailgres')"
-        clinic.run(
+        harness.run(
             f"DO $$ BEGIN EXECUTE format('GRANT %s TO {worker.conn.info.user}', {owner}); END $$"
         )
-        assert "may act as the owner" in clinic.finding("worker-roles").message
+        assert "may act as the owner" in harness.finding("worker-roles").message
 
 
-def test_a_member_of_mailgres_worker_is_in_order(clinic: Clinic, server: Server) -> None:
-    with worker_login(clinic, server) as worker:
+def test_a_member_of_mailgres_worker_is_in_order(harness: DoctorHarness, server: Server) -> None:
+    with worker_login(harness, server) as worker:
         worker.run(ALIVE, "w1")
-        assert clinic.findings("worker-roles") == []
+        assert harness.findings("worker-roles") == []
         assert worker.findings("worker-roles") == [], "it may look by itself"
         assert worker.findings("worker-roles", providers="smtp") == []
 
 
-def test_set_role_does_not_hide_who_logged_in(clinic: Clinic) -> None:
-    with clinic.conn.transaction():
-        clinic.run("SET LOCAL ROLE mailgres_worker")
-        clinic.run(ALIVE, "w1")
-    assert "a superuser" in clinic.finding("worker-roles").message
+def test_set_role_does_not_hide_who_logged_in(harness: DoctorHarness) -> None:
+    with harness.conn.transaction():
+        harness.run("SET LOCAL ROLE mailgres_worker")
+        harness.run(ALIVE, "w1")
+    assert "a superuser" in harness.finding("worker-roles").message
 
 
-def test_the_role_of_the_last_heartbeat_counts(clinic: Clinic, server: Server) -> None:
-    clinic.run(ALIVE, "w1")
-    with worker_login(clinic, server) as worker:
+def test_the_role_of_the_last_heartbeat_counts(harness: DoctorHarness, server: Server) -> None:
+    harness.run(ALIVE, "w1")
+    with worker_login(harness, server) as worker:
         worker.run(ALIVE, "w1")
-        assert clinic.findings("worker-roles") == []
+        assert harness.findings("worker-roles") == []
 
 
-def test_workers_with_the_same_role_are_one_finding(clinic: Clinic) -> None:
+def test_workers_with_the_same_role_are_one_finding(harness: DoctorHarness) -> None:
     for name in ("w1", "w2", "w3"):
-        clinic.run(ALIVE, name)
-    message = clinic.finding("worker-roles").message
+        harness.run(ALIVE, name)
+    message = harness.finding("worker-roles").message
     assert message.startswith("the worker w1 and 2 more connect as ")
 
 
-def test_workers_that_are_gone_are_not_named(clinic: Clinic) -> None:
-    clinic.run(CONNECTED, "stopped", Jsonb({"connection": "unencrypted"}))
-    clinic.run("SELECT mailgres.sign_off('stopped')")
-    clinic.run(CONNECTED, "killed", Jsonb({"connection": "unencrypted"}))
-    clinic.run("UPDATE mailgres.workers SET seen_at = now() - interval '2 minutes'")
-    assert clinic.findings("worker-roles") == []
-    assert clinic.findings("worker-tls") == []
+def test_workers_that_are_gone_are_not_named(harness: DoctorHarness) -> None:
+    harness.run(CONNECTED, "stopped", Jsonb({"connection": "unencrypted"}))
+    harness.run("SELECT mailgres.sign_off('stopped')")
+    harness.run(CONNECTED, "killed", Jsonb({"connection": "unencrypted"}))
+    harness.run("UPDATE mailgres.workers SET seen_at = now() - interval '2 minutes'")
+    assert harness.findings("worker-roles") == []
+    assert harness.findings("worker-tls") == []
 
 
 def test_runs_by_cron_are_judged_for_a_while_after_they_ended(
-    clinic: Clinic, server: Server
+    harness: DoctorHarness, server: Server
 ) -> None:
     """By the program itself: each run has a name of its own and signs off."""
-    Program(clinic.url)("process")
-    assert "a superuser" in clinic.finding("worker-roles").message
-    assert clinic.findings("worker-tls") == []
-    (told,) = clinic.conn.execute("SELECT details FROM mailgres.workers").fetchone() or ({},)
-    assert told["connection"] == "local"
-    travel(clinic.conn, timedelta(minutes=20))
-    assert clinic.findings("worker-roles") == []
-    with worker_login(clinic, server) as worker:
+    Program(harness.url)("process")
+    assert "a superuser" in harness.finding("worker-roles").message
+    assert harness.findings("worker-tls") == []
+    (reported,) = harness.conn.execute("SELECT details FROM mailgres.workers").fetchone() or ({},)
+    assert reported["connection"] == "local"
+    travel(harness.conn, timedelta(minutes=20))
+    assert harness.findings("worker-roles") == []
+    with worker_login(harness, server) as worker:
         Program(worker.url)("process")
-        assert clinic.findings("worker-roles") == []
+        assert harness.findings("worker-roles") == []
 
 
-def test_a_shell_that_only_asks_may_be_the_owner_s(clinic: Clinic) -> None:
-    assert clinic.findings("worker-roles") == []
-    found = clinic.finding("worker-roles", providers="smtp")
+def test_a_shell_that_only_asks_may_be_the_owner_s(harness: DoctorHarness) -> None:
+    assert harness.findings("worker-roles") == []
+    found = harness.finding("worker-roles", providers="smtp")
     assert found.message.startswith("this shell, a worker's, connects as ")
 
 
 # --- the way to the server
 
 
-def test_this_connection_is_local(clinic: Clinic) -> None:
-    assert clinic.findings("tls") == []
+def test_this_connection_is_local(harness: DoctorHarness) -> None:
+    assert harness.findings("tls") == []
 
 
 @pytest.mark.parametrize(
@@ -145,17 +147,17 @@ def test_this_connection_is_local(clinic: Clinic) -> None:
     ],
 )
 def test_a_connection_across_a_network(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, transport: Transport, words: str | None
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch, transport: Transport, words: str | None
 ) -> None:
     monkeypatch.setattr(access, "of_connection", lambda _: transport)
-    found = clinic.findings("tls")
+    found = harness.findings("tls")
     assert [one.severity for one in found] == (["warning"] if words else [])
     assert all(words and words in one.message for one in found)
     assert all("sslmode=verify-full" in (one.fix or "") for one in found)
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("reported", "words"),
     [
         ("unencrypted", "across a network without TLS"),
         ("unverified", "does not verify the server's certificate"),
@@ -165,18 +167,18 @@ def test_a_connection_across_a_network(
     ],
 )
 def test_what_workers_say_of_their_connections(
-    clinic: Clinic, told: str | None, words: str | None
+    harness: DoctorHarness, reported: str | None, words: str | None
 ) -> None:
-    clinic.run(CONNECTED, "w1", Jsonb({"connection": told} if told else {}))
-    found = clinic.findings("worker-tls")
+    harness.run(CONNECTED, "w1", Jsonb({"connection": reported} if reported else {}))
+    found = harness.findings("worker-tls")
     assert [one.severity for one in found] == (["warning"] if words else [])
     assert all(words and words in one.message for one in found)
 
 
-def test_an_operator_may_see_it_all(clinic: Clinic, server: Server) -> None:
-    clinic.run(CONNECTED, "w1", Jsonb({"connection": "unverified"}))
-    with login(clinic, server) as operator:
-        clinic.run(f"GRANT mailgres_operator TO {operator.conn.info.user}")
-        seen = replace(clinic, url=operator.url)
+def test_an_operator_may_see_it_all(harness: DoctorHarness, server: Server) -> None:
+    harness.run(CONNECTED, "w1", Jsonb({"connection": "unverified"}))
+    with login(harness, server) as operator:
+        harness.run(f"GRANT mailgres_operator TO {operator.conn.info.user}")
+        seen = replace(harness, url=operator.url)
         assert seen.finding("worker-roles").severity == "warning"
         assert seen.finding("worker-tls").severity == "warning"

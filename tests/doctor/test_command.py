@@ -13,7 +13,7 @@ from support.program import Program
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 
 
-def test_all_is_well(mailgres: Program) -> None:
+def test_doctor_command_all_is_well(mailgres: Program) -> None:
     printed = mailgres("doctor", "--offline").splitlines()
     assert printed[0].startswith("ok       database: ")
     assert printed[-1].endswith(" good")
@@ -60,7 +60,7 @@ def test_fixes_are_aimed_at_the_database_that_was_examined(
         assert database_url not in done.stdout
 
 
-def test_json(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_command_json(conn: psycopg.Connection, mailgres: Program) -> None:
     conn.execute("DROP INDEX email_queue_urgent_idx")
     done = mailgres.run("doctor", "--offline", "--json")
     assert (done.returncode, done.stderr) == (1, "")
@@ -89,7 +89,7 @@ def test_with_no_url_at_all() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_no_schema(empty_database_url: str) -> None:
+def test_doctor_command_no_schema(empty_database_url: str) -> None:
     done = Program(empty_database_url).run("doctor", "--offline", "--json")
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert done.returncode == 1
@@ -98,13 +98,13 @@ def test_no_schema(empty_database_url: str) -> None:
     assert found["stuck-emails"]["message"].startswith("not checked: see schema-version")
 
 
-def test_only_one_check(mailgres: Program) -> None:
+def test_doctor_command_only_one_check(mailgres: Program) -> None:
     (found,) = mailgres.json("doctor", "--only", "grants")
     assert found["check"] == "grants"
     assert "is not one of" in mailgres.misused("doctor", "--only", "grant")
 
 
-def test_sql(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_command_sql(conn: psycopg.Connection, mailgres: Program) -> None:
     assert mailgres("doctor", "--sql") == "-- Nothing differs.\n"
     conn.execute("DROP FUNCTION public.calculate_next_retry_time")
     conn.execute("ALTER TABLE email_queue DROP CONSTRAINT email_queue_state")
@@ -116,7 +116,7 @@ def test_sql(conn: psycopg.Connection, mailgres: Program) -> None:
     assert [one["message"].split()[0] for one in json.loads(done.stdout)] == ["constraint"]
 
 
-def test_it_changes_nothing(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_command_it_changes_nothing(conn: psycopg.Connection, mailgres: Program) -> None:
     conn.execute("SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')")
     before = conn.execute("SELECT q::text, q.xmin::text FROM email_queue q").fetchall()
     mailgres("doctor", "--offline")

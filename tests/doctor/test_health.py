@@ -5,52 +5,52 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from doctor.clinic import Clinic
+from doctor.harness import DoctorHarness
 from mailgres.doctor import health
-from mailgres.doctor.finding import Patient, duration
+from mailgres.doctor.finding import DoctorContext, duration
 from mailgres.settings import Settings
 from support.postgres import Connect
 
 
-def test_all_is_well(clinic: Clinic) -> None:
+def test_doctor_health_all_is_well(harness: DoctorHarness) -> None:
     for check in ("indexes", "bloat", "transactions"):
-        assert clinic.findings(check) == []
+        assert harness.findings(check) == []
 
 
-def test_an_index_left_half_built(clinic: Clinic) -> None:
+def test_an_index_left_half_built(harness: DoctorHarness) -> None:
     """As a CREATE INDEX CONCURRENTLY leaves one that fails."""
     for _ in range(2):
-        clinic.run("SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')")
+        harness.run("SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        clinic.run("CREATE UNIQUE INDEX CONCURRENTLY of_ours_idx ON email_queue (recipient_email)")
-    found = clinic.finding("indexes")
+        harness.run("CREATE UNIQUE INDEX CONCURRENTLY of_ours_idx ON email_queue (recipient_email)")
+    found = harness.finding("indexes")
     assert found.severity == "error"
     assert found.message.startswith("public.of_ours_idx is invalid")
-    clinic.run("UPDATE email_queue SET recipient_email = id || '@example.com'")
-    clinic.mend(found)
-    assert clinic.findings("indexes") == []
+    harness.run("UPDATE email_queue SET recipient_email = id || '@example.com'")
+    harness.fix(found)
+    assert harness.findings("indexes") == []
 
 
-def test_autovacuum_is_off(clinic: Clinic) -> None:
-    clinic.run("ALTER TABLE email_queue SET (autovacuum_enabled = false)")
-    found = clinic.mended("bloat")
+def test_doctor_health_autovacuum_is_off(harness: DoctorHarness) -> None:
+    harness.run("ALTER TABLE email_queue SET (autovacuum_enabled = false)")
+    found = harness.fixed("bloat")
     assert (found.severity, found.message) == ("error", "autovacuum is off for public.email_queue")
 
 
-def test_dead_rows(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_health_dead_rows(harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "MANY_DEAD", 10)
-    clinic.run("ALTER TABLE email_suppressions SET (autovacuum_enabled = false)")
-    clinic.run(
+    harness.run("ALTER TABLE email_suppressions SET (autovacuum_enabled = false)")
+    harness.run(
         "INSERT INTO email_suppressions (recipient_email, reason)"
         " SELECT n || '@example.com', 'manual' FROM generate_series(1, 50) n"
     )
-    clinic.run("DELETE FROM email_suppressions")
-    clinic.run("SELECT pg_stat_force_next_flush()")
-    clinic.run("ALTER TABLE email_suppressions RESET (autovacuum_enabled)")
-    found = [one for one in clinic.findings("bloat") if "suppressions" in one.message]
+    harness.run("DELETE FROM email_suppressions")
+    harness.run("SELECT pg_stat_force_next_flush()")
+    harness.run("ALTER TABLE email_suppressions RESET (autovacuum_enabled)")
+    found = [one for one in harness.findings("bloat") if "suppressions" in one.message]
     assert found[0].message == "public.email_suppressions has 50 dead rows and 0 live ones"
-    clinic.mend(found[0])
-    assert [one for one in clinic.findings("bloat") if "suppressions" in one.message] == []
+    harness.fix(found[0])
+    assert [one for one in harness.findings("bloat") if "suppressions" in one.message] == []
 
 
 @pytest.mark.parametrize(
@@ -82,44 +82,48 @@ def test_how_large_an_index_is_too_large(size: int, entries: float, *, air: bool
 
 
 @pytest.fixture
-def patient(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> Patient:
+def context(harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> DoctorContext:
     """For whom every transaction is an old one."""
     monkeypatch.setattr(health, "OLD", 0)
-    return Patient(Settings(), clinic.conn)
+    return DoctorContext(Settings(), harness.conn)
 
 
-def test_an_old_transaction(clinic: Clinic, connect: Connect, patient: Patient) -> None:
+def test_doctor_health_an_old_transaction(
+    harness: DoctorHarness, connect: Connect, context: DoctorContext
+) -> None:
     other = connect(autocommit=False)
     other.execute("SELECT count(*) FROM email_queue")
-    (found,) = health.transactions(patient)
+    (found,) = health.transactions(context)
     assert found.severity == "warning"
     assert "idle in transaction" in found.message
-    clinic.mend(found)
+    harness.fix(found)
     with pytest.raises(psycopg.OperationalError):
         other.execute("SELECT 1")
-    assert list(health.transactions(patient)) == []
+    assert list(health.transactions(context)) == []
 
 
 def test_a_very_old_one_is_an_error(
-    connect: Connect, patient: Patient, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, context: DoctorContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "VERY_OLD", 0)
     connect(autocommit=False).execute("SELECT 1")
-    (found,) = health.transactions(patient)
+    (found,) = health.transactions(context)
     assert found.severity == "error"
 
 
-def test_a_replication_slot_that_nobody_uses(clinic: Clinic, patient: Patient) -> None:
-    clinic.run("SELECT pg_create_physical_replication_slot('mailgres_test_slot')")
-    (found,) = health.transactions(patient)
+def test_a_replication_slot_that_nobody_uses(
+    harness: DoctorHarness, context: DoctorContext
+) -> None:
+    harness.run("SELECT pg_create_physical_replication_slot('mailgres_test_slot')")
+    (found,) = health.transactions(context)
     assert found.severity == "warning"
-    clinic.mend(found)
-    assert list(health.transactions(patient)) == []
+    harness.fix(found)
+    assert list(health.transactions(context)) == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(3, "3 s"), (119, "119 s"), (600, "10 min"), (7200, "2 h"), (3e5, "3 days")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_doctor_health_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import schema_hashes
-from doctor.clinic import Clinic
+from doctor.harness import DoctorHarness
 from mailgres import migrate
 from mailgres.doctor import restoring_sql, schema
 from mailgres.doctor.restore import _definitions, split
@@ -23,9 +23,9 @@ def test_the_hashes_are_current(conn: psycopg.Connection) -> None:
     assert written == schema_hashes.text(conn), "run `make freeze docs`"
 
 
-def test_nothing_differs(clinic: Clinic) -> None:
+def test_doctor_schema_nothing_differs(harness: DoctorHarness) -> None:
     for check in ("schema-drift", "missing-indexes", "schema-version", "durability"):
-        assert clinic.findings(check) == []
+        assert harness.findings(check) == []
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_nothing_differs(clinic: Clinic) -> None:
         ),
     ],
 )
-def test_what_can_be_restored(clinic: Clinic, fault: str, named: str) -> None:
-    clinic.run(fault)
-    found = clinic.mended("schema-drift")
+def test_what_can_be_restored(harness: DoctorHarness, fault: str, named: str) -> None:
+    harness.run(fault)
+    found = harness.fixed("schema-drift")
     assert (found.severity, found.message) == ("error", named)
 
 
-def test_a_view(clinic: Clinic) -> None:
-    clinic.run("ALTER VIEW email_dead_letters RESET (security_invoker)")
-    assert clinic.mended("schema-drift").message == "view public.email_dead_letters is changed"
+def test_doctor_schema_a_view(harness: DoctorHarness) -> None:
+    harness.run("ALTER VIEW email_dead_letters RESET (security_invoker)")
+    assert harness.fixed("schema-drift").message == "view public.email_dead_letters is changed"
 
 
 RESHAPED = "is changed in its columns, arguments or result"
@@ -105,68 +105,70 @@ RESHAPED = "is changed in its columns, arguments or result"
         ),
     ],
 )
-def test_what_has_to_be_dropped_first(clinic: Clinic, faults: list[str], named: str) -> None:
+def test_what_has_to_be_dropped_first(
+    harness: DoctorHarness, faults: list[str], named: str
+) -> None:
     comments = "SELECT objoid::regclass, objsubid, description FROM pg_description"
     comments += " WHERE classoid = 'pg_class'::regclass AND objoid >= 16384"
-    before = {str(row) for row in clinic.conn.execute(comments)}
+    before = {str(row) for row in harness.conn.execute(comments)}
     for fault in faults:
-        clinic.run(fault)
-    found = clinic.findings("schema-drift")
+        harness.run(fault)
+    found = harness.findings("schema-drift")
     assert f"{named} {RESHAPED}" in [one.message for one in found]
-    clinic.mend(found[0])
-    assert clinic.findings("schema-drift") == []
-    assert clinic.findings("grants") == []
-    assert {str(row) for row in clinic.conn.execute(comments)} == before
+    harness.fix(found[0])
+    assert harness.findings("schema-drift") == []
+    assert harness.findings("grants") == []
+    assert {str(row) for row in harness.conn.execute(comments)} == before
 
 
-def test_what_others_build_on_is_left_to_a_person(clinic: Clinic) -> None:
-    clinic.run("DROP VIEW email_dead_letters")
-    clinic.run("CREATE VIEW email_dead_letters AS SELECT user_id FROM email_queue")
-    clinic.run("CREATE VIEW of_ours AS SELECT user_id FROM email_dead_letters")
-    clinic.run("DROP FUNCTION calculate_next_retry_time")
-    printed = restoring_sql(Settings(database_url=clinic.url))
+def test_what_others_build_on_is_left_to_a_person(harness: DoctorHarness) -> None:
+    harness.run("DROP VIEW email_dead_letters")
+    harness.run("CREATE VIEW email_dead_letters AS SELECT user_id FROM email_queue")
+    harness.run("CREATE VIEW of_ours AS SELECT user_id FROM email_dead_letters")
+    harness.run("DROP FUNCTION calculate_next_retry_time")
+    printed = restoring_sql(Settings(database_url=harness.url))
     by_hand = (
         f"-- by hand: view public.email_dead_letters {RESHAPED}, and needed by view public.of_ours"
     )
     assert by_hand in printed
-    clinic.run(printed)
-    messages = [one.message for one in clinic.findings("schema-drift")]
+    harness.run(printed)
+    messages = [one.message for one in harness.findings("schema-drift")]
     assert messages == [f"view public.email_dead_letters {RESHAPED}"], "the rest was mended"
 
 
-def test_an_applications_own_function_of_the_same_name(clinic: Clinic) -> None:
+def test_an_applications_own_function_of_the_same_name(harness: DoctorHarness) -> None:
     """It is named, is no fault, and stands in the way of nothing."""
-    clinic.run("CREATE FUNCTION enqueue_email(int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
-    found = clinic.finding("schema-drift")
+    harness.run("CREATE FUNCTION enqueue_email(int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    found = harness.finding("schema-drift")
     assert (found.severity, found.message) == (
         "info",
         "not of mailgres: function public.enqueue_email(integer)",
     )
-    assert clinic.findings("grants") == []
-    assert restoring_sql(Settings(database_url=clinic.url)) == "-- Nothing differs.\n"
-    migrate.upgrade(clinic.url)
-    clinic.run("SELECT mailgres.secure()")
-    clinic.run("ALTER FUNCTION mailgres.claim SECURITY INVOKER")
-    clinic.mend(clinic.findings("schema-drift")[0])
-    assert clinic.finding("schema-drift") == found
-    assert clinic.conn.execute("SELECT enqueue_email(7)").fetchone() == (1,)
+    assert harness.findings("grants") == []
+    assert restoring_sql(Settings(database_url=harness.url)) == "-- Nothing differs.\n"
+    migrate.upgrade(harness.url)
+    harness.run("SELECT mailgres.secure()")
+    harness.run("ALTER FUNCTION mailgres.claim SECURITY INVOKER")
+    harness.fix(harness.findings("schema-drift")[0])
+    assert harness.finding("schema-drift") == found
+    assert harness.conn.execute("SELECT enqueue_email(7)").fetchone() == (1,)
 
 
-def test_another_function_by_a_name_of_ours_in_our_schema(clinic: Clinic) -> None:
+def test_another_function_by_a_name_of_ours_in_our_schema(harness: DoctorHarness) -> None:
     """As somebody leaves who makes one with other arguments."""
-    clinic.run("DROP FUNCTION mailgres.reap")
-    clinic.run("CREATE FUNCTION mailgres.reap(text) RETURNS int LANGUAGE sql AS 'SELECT 1'")
-    clinic.mend(clinic.findings("schema-drift")[0])
-    assert clinic.findings("schema-drift") == []
+    harness.run("DROP FUNCTION mailgres.reap")
+    harness.run("CREATE FUNCTION mailgres.reap(text) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    harness.fix(harness.findings("schema-drift")[0])
+    assert harness.findings("schema-drift") == []
 
 
-def test_the_restored_is_granted_as_before(clinic: Clinic) -> None:
-    clinic.run("DROP FUNCTION public.calculate_next_retry_time")
-    clinic.mended("schema-drift")
-    assert clinic.findings("grants") == []
+def test_the_restored_is_granted_as_before(harness: DoctorHarness) -> None:
+    harness.run("DROP FUNCTION public.calculate_next_retry_time")
+    harness.fixed("schema-drift")
+    assert harness.findings("grants") == []
     granted = "SELECT has_function_privilege('mailgres_operator', %s, 'EXECUTE')"
     name = "public.calculate_next_retry_time(int)"
-    assert clinic.conn.execute(granted, (name,)).fetchone() == (True,)
+    assert harness.conn.execute(granted, (name,)).fetchone() == (True,)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +179,12 @@ def test_the_restored_is_granted_as_before(clinic: Clinic) -> None:
            CREATE INDEX email_queue_due_idx ON email_queue (due_at) WHERE due_at IS NOT NULL""",
     ],
 )
-def test_indexes(clinic: Clinic, fault: str) -> None:
-    clinic.run(fault)
-    found = clinic.mended("missing-indexes")
+def test_doctor_schema_indexes(harness: DoctorHarness, fault: str) -> None:
+    harness.run(fault)
+    found = harness.fixed("missing-indexes")
     assert found.severity == "error"
     assert found.message.startswith("index public.email_queue_due_idx is ")
-    assert clinic.findings("schema-drift") == []
+    assert harness.findings("schema-drift") == []
 
 
 @pytest.mark.parametrize(
@@ -206,56 +208,56 @@ def test_indexes(clinic: Clinic, fault: str) -> None:
         ),
     ],
 )
-def test_what_a_person_has_to_mend(clinic: Clinic, fault: str, named: str) -> None:
+def test_what_a_person_has_to_mend(harness: DoctorHarness, fault: str, named: str) -> None:
     """The command shows how it should be."""
-    clinic.run(fault)
-    found = clinic.finding("schema-drift")
+    harness.run(fault)
+    found = harness.finding("schema-drift")
     assert (found.severity, found.message) == ("error", named)
-    clinic.mend(found)
+    harness.fix(found)
     assert "ALTER it by hand" in (found.fix or "")
 
 
-def test_what_was_added_is_named_and_no_fault(clinic: Clinic) -> None:
-    clinic.run("ALTER TABLE email_queue ADD COLUMN of_ours int")
-    clinic.run("CREATE INDEX of_ours_idx ON email_queue (user_id)")
-    clinic.run("CREATE TABLE of_ours ()")
-    found = clinic.finding("schema-drift")
+def test_what_was_added_is_named_and_no_fault(harness: DoctorHarness) -> None:
+    harness.run("ALTER TABLE email_queue ADD COLUMN of_ours int")
+    harness.run("CREATE INDEX of_ours_idx ON email_queue (user_id)")
+    harness.run("CREATE TABLE of_ours ()")
+    found = harness.finding("schema-drift")
     assert found.severity == "info"
     assert found.message.endswith("column public.email_queue.of_ours, index public.of_ours_idx")
-    assert clinic.findings("missing-indexes") == []
+    assert harness.findings("missing-indexes") == []
 
 
-def test_an_unlogged_table(clinic: Clinic) -> None:
-    clinic.run("ALTER TABLE email_suppressions SET UNLOGGED")
-    found = clinic.mended("durability")
+def test_doctor_schema_an_unlogged_table(harness: DoctorHarness) -> None:
+    harness.run("ALTER TABLE email_suppressions SET UNLOGGED")
+    found = harness.fixed("durability")
     assert (found.severity, found.message) == (
         "error",
         "public.email_suppressions is unlogged: a crash empties it",
     )
 
 
-def test_a_clock_that_a_test_replaced(clinic: Clinic) -> None:
-    travel(clinic.conn, timedelta(days=3))
-    found = clinic.mended("clock")
+def test_a_clock_that_a_test_replaced(harness: DoctorHarness) -> None:
+    travel(harness.conn, timedelta(days=3))
+    found = harness.fixed("clock")
     assert found.message == "mailgres.now() is 3 days off: a test replaced it"
     # its table of its own stays
-    assert [one.severity for one in clinic.findings("schema-drift")] == ["info"]
+    assert [one.severity for one in harness.findings("schema-drift")] == ["info"]
 
 
 def test_no_schema(empty_database_url: str, conn: psycopg.Connection) -> None:
-    clinic = Clinic(empty_database_url, conn)
-    found = clinic.finding("schema-version")
+    harness = DoctorHarness(empty_database_url, conn)
+    found = harness.finding("schema-version")
     assert (found.severity, found.fix) == ("error", "mailgres migrate")
-    assert clinic.finding("schema-drift").message.startswith("not checked: ")
-    clinic.mend(found)
-    assert clinic.findings("schema-version") == []
-    assert clinic.findings("schema-drift") == []
+    assert harness.finding("schema-drift").message.startswith("not checked: ")
+    harness.fix(found)
+    assert harness.findings("schema-version") == []
+    assert harness.findings("schema-drift") == []
 
 
 @pytest.mark.parametrize("revision", ["9999_later"])
-def test_a_newer_schema(clinic: Clinic, revision: str) -> None:
-    clinic.run("UPDATE mailgres.schema_version SET version_num = %s", revision)
-    found = clinic.finding("schema-version")
+def test_a_newer_schema(harness: DoctorHarness, revision: str) -> None:
+    harness.run("UPDATE mailgres.schema_version SET version_num = %s", revision)
+    found = harness.finding("schema-version")
     fix = "Install that version, from a checkout or its wheel file"
     assert (found.severity, found.fix) == ("error", fix)
 
@@ -284,15 +286,15 @@ def test_everything_that_can_be_restored_is_found_in_sql() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted"), [("email_queue", "DEFAULT"), ("mailgres.try_deltas", "FULL")]
+    ("table", "wanted"), [("email_queue", "DEFAULT"), ("mailgres.attempt_deltas", "FULL")]
 )
-def test_a_table_that_cannot_be_published(clinic: Clinic, table: str, wanted: str) -> None:
-    clinic.run(f"ALTER TABLE {table} REPLICA IDENTITY NOTHING")
+def test_a_table_that_cannot_be_published(harness: DoctorHarness, table: str, wanted: str) -> None:
+    harness.run(f"ALTER TABLE {table} REPLICA IDENTITY NOTHING")
     name = table if "." in table else f"public.{table}"
-    found = clinic.finding("publications")
+    found = harness.finding("publications")
     assert (found.severity, found.message) == ("warning", f"{name} has no replica identity")
-    clinic.run("CREATE PUBLICATION everything FOR ALL TABLES")
-    found = clinic.mended("publications")
+    harness.run("CREATE PUBLICATION everything FOR ALL TABLES")
+    found = harness.fixed("publications")
     assert found.severity == "error"
     assert found.message.endswith(" and is published: rows cannot be updated or deleted")
     assert f"REPLICA IDENTITY {wanted}" in (found.fix or "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from doctor.clinic import Clinic, login
+from doctor.harness import DoctorHarness, login
 from mailgres.doctor.jobs import secret_in
 from support.cluster import Cluster, supabase_project
 from support.postgres import Server
@@ -18,16 +18,16 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJyb2xlIjoic2VydmljZSJ9.c2ln"
 
 
 @pytest.fixture
-def project(cluster: Cluster, supabase_roles: None, migrations: Path) -> Iterator[Clinic]:  # noqa: ARG001
+def project(cluster: Cluster, supabase_roles: None, migrations: Path) -> Iterator[DoctorHarness]:  # noqa: ARG001
     """A project on Supabase, as its owner sees it."""
     with (
         supabase_project(cluster, migrations) as url,
         psycopg.connect(url, autocommit=True) as conn,
     ):
-        yield Clinic(url, conn)
+        yield DoctorHarness(url, conn)
 
 
-def test_supabase_is_in_order(project: Clinic) -> None:
+def test_supabase_is_in_order(project: DoctorHarness) -> None:
     """The owner is no superuser, and everything can be checked."""
     for check in ("grants", "row-security", "privileges", "schema-drift", "cron-secrets"):
         assert project.findings(check) == []
@@ -56,16 +56,16 @@ def test_supabase_is_in_order(project: Clinic) -> None:
         ),
     ],
 )
-def test_grants(project: Clinic, fault: str, named: str) -> None:
+def test_doctor_security_grants(project: DoctorHarness, fault: str, named: str) -> None:
     project.run(fault)
-    found = project.mended("grants")
+    found = project.fixed("grants")
     assert found.severity == "error"
     assert found.message.startswith(named)
 
 
 @pytest.mark.parametrize("role", ["mailgres_producer", "mailgres_operator", "service_role"])
 def test_nobody_on_the_internet_is_a_member_of_a_role_of_ours(
-    project: Clinic, cluster: Cluster, role: str
+    project: DoctorHarness, cluster: Cluster, role: str
 ) -> None:
     cluster.admin.execute(f"GRANT {role} TO anon")
     try:
@@ -78,50 +78,50 @@ def test_nobody_on_the_internet_is_a_member_of_a_role_of_ours(
     assert project.findings("grants") == []
 
 
-def test_a_function_made_anew_is_open_to_everybody(clinic: Clinic) -> None:
+def test_a_function_made_anew_is_open_to_everybody(harness: DoctorHarness) -> None:
     """As happens when somebody drops and creates one by hand."""
-    clinic.run("DROP FUNCTION public.calculate_next_retry_time")
-    clinic.run(
+    harness.run("DROP FUNCTION public.calculate_next_retry_time")
+    harness.run(
         "CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz"
         " LANGUAGE sql AS 'SELECT now()'"
     )
-    found = clinic.mended("grants")
+    found = harness.fixed("grants")
     assert found.message == "everybody (PUBLIC) may call public.calculate_next_retry_time"
 
 
-def test_postgrest_exposes_the_engine_room(clinic: Clinic) -> None:
-    clinic.run("CREATE ROLE mailgres_test_authenticator")
+def test_postgrest_exposes_the_engine_room(harness: DoctorHarness) -> None:
+    harness.run("CREATE ROLE mailgres_test_authenticator")
     try:
-        clinic.run(
+        harness.run(
             "ALTER ROLE mailgres_test_authenticator SET pgrst.db_schemas = 'public, mailgres, api'"
         )
-        found = clinic.mended("grants")
+        found = harness.fixed("grants")
         assert found.message.startswith("PostgREST exposes the schema mailgres")
-        assert clinic.conn.execute(
+        assert harness.conn.execute(
             "SELECT rolconfig FROM pg_roles WHERE rolname = 'mailgres_test_authenticator'"
         ).fetchone() == (["pgrst.db_schemas=public, api"],)
     finally:
-        clinic.run("DROP ROLE mailgres_test_authenticator")
+        harness.run("DROP ROLE mailgres_test_authenticator")
 
 
-def test_row_security(clinic: Clinic) -> None:
-    clinic.run("ALTER TABLE email_logs DISABLE ROW LEVEL SECURITY")
-    found = clinic.mended("row-security")
+def test_row_security(harness: DoctorHarness) -> None:
+    harness.run("ALTER TABLE email_logs DISABLE ROW LEVEL SECURITY")
+    found = harness.fixed("row-security")
     assert (found.severity, found.message) == ("error", "public.email_logs has no row security")
 
 
-def test_a_policy_that_lets_everybody_in(clinic: Clinic) -> None:
-    clinic.run('CREATE POLICY "Enable read for all" ON email_queue FOR SELECT USING (true)')
-    found = clinic.mended("row-security")
+def test_a_policy_that_lets_everybody_in(harness: DoctorHarness) -> None:
+    harness.run('CREATE POLICY "Enable read for all" ON email_queue FOR SELECT USING (true)')
+    found = harness.fixed("row-security")
     assert found.severity == "error"
     assert found.message.endswith("on public.email_queue lets in public")
 
 
-def test_a_restrictive_policy_lets_nobody_in(clinic: Clinic) -> None:
-    clinic.run(
+def test_a_restrictive_policy_lets_nobody_in(harness: DoctorHarness) -> None:
+    harness.run(
         "CREATE POLICY office_hours ON email_queue AS RESTRICTIVE TO public USING (priority > 0)"
     )
-    assert clinic.findings("row-security") == []
+    assert harness.findings("row-security") == []
 
 
 # --- pg_cron
@@ -153,22 +153,22 @@ def test_what_we_schedule_holds_none(file: str) -> None:
 
 
 @pytest.fixture
-def scheduled(clinic: Clinic) -> Clinic:
+def scheduled(harness: DoctorHarness) -> DoctorHarness:
     """With pg_cron, stood in for."""
-    clinic.conn.execute(STAND_IN.read_bytes())
-    return clinic
+    harness.conn.execute(STAND_IN.read_bytes())
+    return harness
 
 
-def test_a_secret_in_a_job(scheduled: Clinic) -> None:
+def test_a_secret_in_a_job(scheduled: DoctorHarness) -> None:
     scheduled.run("SELECT cron.schedule('send-mail', '* * * * *', %s)", f"SELECT f('{JWT}')")
     scheduled.run("SELECT cron.schedule('harmless', '* * * * *', 'SELECT 1')")
-    found = scheduled.mended("cron-secrets")
+    found = scheduled.fixed("cron-secrets")
     assert found.severity == "error"
     assert "the job send-mail of pg_cron holds a JWT" in found.message
     assert JWT not in found.message + (found.fix or "")
 
 
-def test_jobs_of_others_are_named_as_unseen(scheduled: Clinic, server: Server) -> None:
+def test_jobs_of_others_are_named_as_unseen(scheduled: DoctorHarness, server: Server) -> None:
     """pg_cron has this policy; who is bound by it cannot say that no job holds a secret."""
     scheduled.run("ALTER TABLE cron.job ENABLE ROW LEVEL SECURITY")
     scheduled.run("CREATE POLICY cron_job_policy ON cron.job USING (username = CURRENT_USER)")
@@ -185,17 +185,19 @@ def test_jobs_of_others_are_named_as_unseen(scheduled: Clinic, server: Server) -
     assert scheduled.finding("cron-secrets").severity == "error", "a superuser sees all"
 
 
-def test_a_schema_of_jobs_that_one_may_not_look_into(scheduled: Clinic, server: Server) -> None:
+def test_a_schema_of_jobs_that_one_may_not_look_into(
+    scheduled: DoctorHarness, server: Server
+) -> None:
     with login(scheduled, server) as other:
         for check in ("cron-secrets", "cron-jobs"):
             found = other.finding(check)
             assert found.message == "not checked: permission denied for schema cron"
-            scheduled.mend(found)  # as an administrator
+            scheduled.fix(found)  # as an administrator
             assert other.findings(check) == []
             scheduled.run(f"REVOKE ALL ON SCHEMA cron FROM {other.conn.info.user}")
 
 
-def test_a_job_that_fails(scheduled: Clinic) -> None:
+def test_a_job_that_fails(scheduled: DoctorHarness) -> None:
     scheduled.run("SELECT cron.schedule('mailgres-process', '* * * * *', 'SELECT 1')")
     ran = """INSERT INTO cron.job_run_details (jobid, status, return_message, start_time)
              SELECT jobid, %s, %s, now() - %s::interval FROM cron.job"""
@@ -205,7 +207,7 @@ def test_a_job_that_fails(scheduled: Clinic) -> None:
     found = scheduled.finding("cron-jobs")
     assert found.severity == "error"
     assert found.message.endswith("mailgres-process failed: ERROR:  Vault has no secret")
-    scheduled.mend(found)  # shows the last runs
+    scheduled.fix(found)  # shows the last runs
     scheduled.run(ran, "succeeded", "", "1 minute")
     assert scheduled.findings("cron-jobs") == []
 
@@ -230,27 +232,27 @@ def test_a_job_that_fails(scheduled: Clinic) -> None:
 )
 @pytest.mark.parametrize("option", ["", " WITH GRANT OPTION"])
 def test_a_right_that_somebody_granted_is_listed_with_its_grantee(  # noqa: PLR0917
-    clinic: Clinic, server: Server, grant: str, severity: str, words: str, option: str
+    harness: DoctorHarness, server: Server, grant: str, severity: str, words: str, option: str
 ) -> None:
     with server.role() as role:
-        clinic.run(f"GRANT {grant} TO {role}{option}")
-        found = clinic.mended("grants")
+        harness.run(f"GRANT {grant} TO {role}{option}")
+        found = harness.fixed("grants")
         assert found.severity == ("warning" if option else severity)
         assert found.message.startswith(f"{role} ")
         assert words in found.message
         assert found.message.endswith(", and grant it to others") is bool(option)
 
 
-def test_a_role_of_ours_that_may_pass_on_what_it_has_is_listed(clinic: Clinic) -> None:
-    clinic.run("GRANT SELECT ON public.email_logs TO mailgres_operator WITH GRANT OPTION")
-    found = clinic.mended("grants")
+def test_a_role_of_ours_that_may_pass_on_what_it_has_is_listed(harness: DoctorHarness) -> None:
+    harness.run("GRANT SELECT ON public.email_logs TO mailgres_operator WITH GRANT OPTION")
+    found = harness.fixed("grants")
     assert found.severity == "warning"
-    may = clinic.conn.execute(
+    may = harness.conn.execute(
         "SELECT has_table_privilege('mailgres_operator', 'public.email_logs', 'SELECT')"
     ).fetchone()
     assert may == (True,), "only the option was too much"
 
 
-def test_a_schema_in_which_everybody_may_create_is_named(clinic: Clinic) -> None:
-    clinic.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
-    assert clinic.mended("grants").severity == "info"
+def test_a_schema_in_which_everybody_may_create_is_named(harness: DoctorHarness) -> None:
+    harness.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    assert harness.fixed("grants").severity == "info"

@@ -36,7 +36,7 @@ def double() -> Iterator[ResendDouble]:
         yield running
 
 
-def test_good_credentials(double: ResendDouble) -> None:
+def test_doctor_sending_good_credentials(double: ResendDouble) -> None:
     (found,) = findings(
         "credentials", providers="resend", resend_api_key=KEY, resend_api_url=double.url
     )
@@ -44,7 +44,7 @@ def test_good_credentials(double: ResendDouble) -> None:
     assert not double.accepted()
 
 
-def test_a_wrong_key(double: ResendDouble) -> None:
+def test_doctor_sending_a_wrong_key(double: ResendDouble) -> None:
     wrong = {"resend_api_key": "re_wrong_and_secret", "resend_api_url": double.url}
     (found,) = findings("credentials", providers="resend", **wrong)
     assert found.severity == "error"
@@ -54,12 +54,12 @@ def test_a_wrong_key(double: ResendDouble) -> None:
 
 
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PATIENCE", 2.0)
+    monkeypatch.setattr(sending, "PROVIDER_TIMEOUT_SECONDS", 2.0)
     (found,) = findings("credentials", providers="smtp", smtp_url="smtp://127.0.0.1:1?tls=none")
     assert found.severity == "warning"
 
 
-def test_no_credentials() -> None:
+def test_doctor_sending_no_credentials() -> None:
     (found,) = findings("credentials", providers="resend")
     assert found.severity == "error"
 
@@ -137,7 +137,7 @@ def test_a_name_server_that_is_of_no_use(spoil: str, monkeypatch: pytest.MonkeyP
     assert found.message.startswith("not checked: no name server said anything")
 
 
-def test_no_name_server() -> None:
+def test_doctor_sending_no_name_server() -> None:
     settings = Settings(providers=("resend",), resend_api_key=KEY, from_email=SENDER)
     (found,) = examine(settings, only=["dns"], nameservers=())
     assert found.severity == "info"
@@ -149,7 +149,7 @@ def test_the_next_name_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         assert resolver.txt("acme.example.com", (silent, good)) == ["google-site-verification=1"]
 
 
-def test_answers() -> None:
+def test_doctor_sending_answers() -> None:
     with name_server({"a.example.com": ["", "é" * 200]}) as server:
         assert resolver.txt("A.example.com.", (server,)) == ["", "é" * 200]
         assert resolver.txt("b.example.com", (server,)) == []
@@ -171,7 +171,7 @@ def test_names_that_cannot_be_asked_for(name: str) -> None:
         ("[2001:db8::1]", ("2001:db8::1", 53)),
     ],
 )
-def test_addresses(given: str, address: tuple[str, int]) -> None:
+def test_doctor_sending_addresses(given: str, address: tuple[str, int]) -> None:
     assert resolver._address(given) == address
 
 
@@ -184,11 +184,11 @@ def test_addresses(given: str, address: tuple[str, int]) -> None:
         ("nobody", None),
     ],
 )
-def test_domains(sender: str | None, domain: str | None) -> None:
+def test_doctor_sending_domains(sender: str | None, domain: str | None) -> None:
     assert dns.domain_of(sender) == domain
 
 
-def test_offline_asks_nobody() -> None:
+def test_doctor_sending_offline_asks_nobody() -> None:
     settings = Settings(providers=("resend",), resend_api_key=KEY, from_email=SENDER)
     found = list(examine(settings, only=["dns", "credentials"], offline=True))
     assert {one.message for one in found} == {"not checked: --offline"}

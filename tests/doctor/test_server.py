@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 from psycopg.sql import Identifier
 
-from doctor.clinic import Clinic, login
+from doctor.harness import DoctorHarness, login
 from mailgres.doctor import server
-from mailgres.doctor.finding import Patient
+from mailgres.doctor.finding import DoctorContext
 from mailgres.settings import Settings
 from support.postgres import Server, database_name
 from worker.test_pgbouncer import PGBOUNCER, pooled_url
@@ -21,11 +21,11 @@ from worker.test_pgbouncer import PGBOUNCER, pooled_url
 __all__ = ["pooled_url"]
 
 
-def test_a_supported_version(clinic: Clinic) -> None:
-    assert clinic.findings("postgresql") == []
+def test_doctor_server_a_supported_version(harness: DoctorHarness) -> None:
+    assert harness.findings("postgresql") == []
 
 
-class Told(Patient):
+class Reported(DoctorContext):
     """A server that says something else of itself."""
 
     def one(self, query: str, **parameters: object) -> dict[str, object]:
@@ -40,10 +40,12 @@ class Told(Patient):
         ({"standby": True}, "error", "standby"),
     ],
 )
-def test_other_servers(clinic: Clinic, lie: dict[str, object], severity: str, words: str) -> None:
-    patient = Told(Settings(database_url=clinic.url), clinic.conn)
-    object.__setattr__(patient, "lie", lie)
-    (found,) = server.version(patient)
+def test_doctor_server_other_servers(
+    harness: DoctorHarness, lie: dict[str, object], severity: str, words: str
+) -> None:
+    context = Reported(Settings(database_url=harness.url), harness.conn)
+    object.__setattr__(context, "lie", lie)
+    (found,) = server.version(context)
     assert found.severity == severity
     assert words in found.message
 
@@ -60,26 +62,28 @@ def test_other_servers(clinic: Clinic, lie: dict[str, object], severity: str, wo
         (10_000, "error", "3 h behind"),
     ],
 )
-def test_clocks(clinic: Clinic, off: float, severity: str | None, words: str) -> None:
-    patient = Patient(Settings(), clinic.conn, clock=lambda: time.time() + off)
-    found = list(server.clock(patient))
+def test_doctor_server_clocks(
+    harness: DoctorHarness, off: float, severity: str | None, words: str
+) -> None:
+    context = DoctorContext(Settings(), harness.conn, clock=lambda: time.time() + off)
+    found = list(server.clock(context))
     assert [one.severity for one in found] == ([severity] if severity else [])
     assert all(words in one.message for one in found)
 
 
-def test_a_slow_answer_is_no_wrong_clock(clinic: Clinic) -> None:
+def test_a_slow_answer_is_no_wrong_clock(harness: DoctorHarness) -> None:
     now = time.time()
     times = iter([now - 30, now + 20])  # the answer came somewhere in these 50 s
-    patient = Patient(Settings(), clinic.conn, clock=lambda: next(times))
-    assert list(server.clock(patient)) == []
+    context = DoctorContext(Settings(), harness.conn, clock=lambda: next(times))
+    assert list(server.clock(context)) == []
 
 
 # --- the pooler
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
-def test_a_transaction_pooler(clinic: Clinic, pooled_url: str) -> None:
-    pooled = replace(clinic, url=pooled_url)
+def test_doctor_server_a_transaction_pooler(harness: DoctorHarness, pooled_url: str) -> None:
+    pooled = replace(harness, url=pooled_url)
     found = pooled.finding("pooler")
     assert found.severity == "info"
     assert "transaction pooler" in found.message
@@ -89,46 +93,46 @@ def test_a_transaction_pooler(clinic: Clinic, pooled_url: str) -> None:
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
-def test_everything_can_be_checked_through_it(clinic: Clinic, pooled_url: str) -> None:
-    pooled = replace(clinic, url=pooled_url)
+def test_everything_can_be_checked_through_it(harness: DoctorHarness, pooled_url: str) -> None:
+    pooled = replace(harness, url=pooled_url)
     for check in ("schema-drift", "grants", "transactions", "stuck-emails", "privileges"):
         assert pooled.findings(check) == []
 
 
-def test_no_pooler(clinic: Clinic) -> None:
-    assert clinic.findings("pooler") == []
-    assert clinic.findings("pooler", listen="on") == []
+def test_doctor_server_no_pooler(harness: DoctorHarness) -> None:
+    assert harness.findings("pooler") == []
+    assert harness.findings("pooler", listen="on") == []
 
 
 # --- privileges
 
 
 @pytest.fixture
-def stranger(server: Server, clinic: Clinic) -> Iterator[Clinic]:
+def stranger(server: Server, harness: DoctorHarness) -> Iterator[DoctorHarness]:
     """Somebody who may connect and nothing else."""
-    with login(clinic, server) as other:
+    with login(harness, server) as other:
         yield other
 
 
-def test_who_may_not_work_the_queue(clinic: Clinic, stranger: Clinic) -> None:
+def test_who_may_not_work_the_queue(harness: DoctorHarness, stranger: DoctorHarness) -> None:
     checks = ("schema-version", "stuck-emails", "scheduler", "providers")
     for check in checks:
         found = stranger.finding(check)
         assert found.severity == "info"
         assert found.message.startswith("not checked: ")
     role = stranger.conn.info.user
-    clinic.run(f"GRANT mailgres_analyst TO {role}")
-    clinic.run(f"GRANT USAGE ON SCHEMA mailgres TO {role}")
-    clinic.run(f"GRANT SELECT ON mailgres.schema_version TO {role}")
+    harness.run(f"GRANT mailgres_analyst TO {role}")
+    harness.run(f"GRANT USAGE ON SCHEMA mailgres TO {role}")
+    harness.run(f"GRANT SELECT ON mailgres.schema_version TO {role}")
     found = stranger.finding("privileges")
     assert found.severity == "error"
     assert found.message.startswith(f"{role} cannot work the queue: no mailgres.claim and ")
-    clinic.mend(found)  # as its owner
+    harness.fix(found)  # as its owner
     assert stranger.findings("privileges") == []
 
 
-def test_a_worker_sees_what_it_may(clinic: Clinic, stranger: Clinic) -> None:
-    clinic.run(f"GRANT mailgres_worker TO {stranger.conn.info.user}")
+def test_a_worker_sees_what_it_may(harness: DoctorHarness, stranger: DoctorHarness) -> None:
+    harness.run(f"GRANT mailgres_worker TO {stranger.conn.info.user}")
     for check in ("privileges", "schema-version", "schema-drift", "grants", "row-security"):
         assert stranger.findings(check) == []
     found = stranger.finding("stuck-emails")
@@ -136,7 +140,7 @@ def test_a_worker_sees_what_it_may(clinic: Clinic, stranger: Clinic) -> None:
     assert (found.fix or "").startswith("run it as a member of mailgres_operator")
 
 
-def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Clinic) -> None:
+def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: DoctorHarness) -> None:
     fix = stranger.finding("schema-version").fix or ""
     done = subprocess.run(
         ["/bin/sh", "-c", fix],
@@ -150,35 +154,37 @@ def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Clini
     assert "ADMIN_DATABASE_URL: is to be the URL of this database for an admin" in done.stderr
 
 
-def test_a_name_that_has_to_be_quoted(clinic: Clinic, server: Server) -> None:
-    with login(clinic, server) as other:
+def test_a_name_that_has_to_be_quoted(harness: DoctorHarness, server: Server) -> None:
+    with login(harness, server) as other:
         strange = other.conn.info.user + ' "it\'s"'
         named = Identifier(strange).as_string(None)
-        clinic.run(f"CREATE ROLE {named} LOGIN PASSWORD 'x'")
+        harness.run(f"CREATE ROLE {named} LOGIN PASSWORD 'x'")
         try:
-            parts = urlsplit(clinic.url)
+            parts = urlsplit(harness.url)
             netloc = f"{quote(strange)}:x@{parts.hostname}:{parts.port}"
             strangely = replace(other, url=parts._replace(netloc=netloc).geturl())
-            clinic.mend(strangely.finding("schema-version"))
+            harness.fix(strangely.finding("schema-version"))
             assert strangely.findings("schema-version") == []
         finally:
-            clinic.run(f"DROP ROLE {named}")
+            harness.run(f"DROP ROLE {named}")
 
 
-def test_transactions_of_others_are_named_as_unseen(clinic: Clinic, stranger: Clinic) -> None:
+def test_transactions_of_others_are_named_as_unseen(
+    harness: DoctorHarness, stranger: DoctorHarness
+) -> None:
     found = stranger.finding("transactions")
     assert found.severity == "info"
     assert "which this user may not see" in found.message
-    clinic.mend(found)  # as an administrator
+    harness.fix(found)  # as an administrator
     assert stranger.findings("transactions") == []
 
 
-def test_missing_roles(clinic: Clinic) -> None:
+def test_doctor_server_missing_roles(harness: DoctorHarness) -> None:
     """Renamed only inside a transaction: other tests need the role."""
-    patient = Patient(Settings(), clinic.conn)
-    with clinic.conn.transaction(force_rollback=True):
-        clinic.run("ALTER ROLE mailgres_producer RENAME TO mailgres_test_renamed")
-        (found,) = server.privileges(patient)
+    context = DoctorContext(Settings(), harness.conn)
+    with harness.conn.transaction(force_rollback=True):
+        harness.run("ALTER ROLE mailgres_producer RENAME TO mailgres_test_renamed")
+        (found,) = server.privileges(context)
     assert (found.severity, found.message) == ("warning", "there is no role mailgres_producer")
     assert "CREATE ROLE mailgres_producer NOLOGIN" in (found.fix or "")
 
@@ -192,12 +198,14 @@ def test_missing_roles(clinic: Clinic) -> None:
         ["ALTER ROLE {role} SET", "ALTER DATABASE {database} SET"],
     ],
 )
-def test_read_only_by_default(clinic: Clinic, stranger: Clinic, settings: list[str]) -> None:
+def test_read_only_by_default(
+    harness: DoctorHarness, stranger: DoctorHarness, settings: list[str]
+) -> None:
     """Whoever set it for whom, the command takes it back, though it holds for itself, too."""
-    names = {"database": database_name(clinic.url), "role": stranger.conn.info.user}
+    names = {"database": database_name(harness.url), "role": stranger.conn.info.user}
     assert stranger.findings("postgresql") == []
     for setting in settings:
-        clinic.run(f"{setting.format(**names)} default_transaction_read_only = on")
+        harness.run(f"{setting.format(**names)} default_transaction_read_only = on")
     found = stranger.finding("postgresql")
     assert (found.severity, found.message) == (
         "error",
@@ -205,11 +213,11 @@ def test_read_only_by_default(clinic: Clinic, stranger: Clinic, settings: list[s
     )
     of_database = any("ALTER DATABASE" in setting for setting in settings)
     assert ("ADMIN_DATABASE_URL" in (found.fix or "")) is of_database, "he may not alter it"
-    (clinic if of_database else stranger).mend(found)
+    (harness if of_database else stranger).fix(found)
     assert stranger.findings("postgresql") == []
 
 
-def test_read_only_by_the_clients_own_options(clinic: Clinic) -> None:
-    url = f"{clinic.url}?options=-cdefault_transaction_read_only%3Don"
-    found = replace(clinic, url=url).finding("postgresql")
+def test_read_only_by_the_clients_own_options(harness: DoctorHarness) -> None:
+    url = f"{harness.url}?options=-cdefault_transaction_read_only%3Don"
+    found = replace(harness, url=url).finding("postgresql")
     assert "out of the URL's options" in (found.fix or "")

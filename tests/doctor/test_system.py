@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from doctor.clinic import Clinic, login
+from doctor.harness import DoctorHarness, login
 from mailgres.doctor import Finding, examine
 from mailgres.settings import load
 from support.postgres import Server
@@ -17,10 +17,10 @@ ALIVE = "SELECT mailgres.heartbeat('w', '', %s, %s)"
 
 
 @pytest.fixture
-def sending(clinic: Clinic) -> Clinic:
+def sending(harness: DoctorHarness) -> DoctorHarness:
     """A queue whose route leads to SMTP."""
-    clinic.run("SELECT mailgres.use_providers(%s)", Jsonb([SMTP]))
-    return clinic
+    harness.run("SELECT mailgres.use_providers(%s)", Jsonb([SMTP]))
+    return harness
 
 
 def examined(url: str, **variables: str) -> list[Finding]:
@@ -33,7 +33,7 @@ def errors(found: list[Finding]) -> list[str]:
     return [f"{one.check}: {one.message}" for one in found if one.severity == "error"]
 
 
-def test_a_route_to_a_provider_that_no_live_worker_has_is_an_error(sending: Clinic) -> None:
+def test_a_route_to_a_provider_that_no_live_worker_has_is_an_error(sending: DoctorHarness) -> None:
     sending.run(ALIVE, Jsonb({}), ["resend"])
     said = "providers: no live worker has smtp, which the route default leads to"
     assert errors(examined(sending.url)) == [said]
@@ -41,7 +41,7 @@ def test_a_route_to_a_provider_that_no_live_worker_has_is_an_error(sending: Clin
     assert errors(examined(sending.url)) == []
 
 
-def test_a_shell_without_providers_is_not_taken_for_a_worker(sending: Clinic) -> None:
+def test_a_shell_without_providers_is_not_taken_for_a_worker(sending: DoctorHarness) -> None:
     sending.run(ALIVE, Jsonb({}), ["smtp"])
     found = {one.check: one for one in examined(sending.url, resend_api_key="re_123456789")}
     for check in ("settings", "providers"):
@@ -50,15 +50,17 @@ def test_a_shell_without_providers_is_not_taken_for_a_worker(sending: Clinic) ->
     assert found["settings"].message.startswith("not checked: this shell names no providers")
 
 
-def test_a_shell_of_a_worker_that_would_refuse_to_start_is_an_error(sending: Clinic) -> None:
+def test_a_shell_of_a_worker_that_would_refuse_to_start_is_an_error(sending: DoctorHarness) -> None:
     sending.run(ALIVE, Jsonb({}), ["smtp"])
     shell = {"providers": "resend", "resend_api_key": "re_123456789", "from_email": "a@example.com"}
     (error,) = errors(examined(sending.url, **shell))
     assert error.startswith("providers: a worker with these settings refuses to start")
 
 
-def test_that_nothing_leaves_is_said_of_the_routes_and_not_of_the_shell(clinic: Clinic) -> None:
-    found = clinic.finding("providers")
+def test_that_nothing_leaves_is_said_of_the_routes_and_not_of_the_shell(
+    harness: DoctorHarness,
+) -> None:
+    found = harness.finding("providers")
     assert (found.severity, found.message) == (
         "info",
         "no email leaves by the route default: it leads to capture",
@@ -66,7 +68,7 @@ def test_that_nothing_leaves_is_said_of_the_routes_and_not_of_the_shell(clinic: 
 
 
 def test_an_operator_is_not_examined_for_the_rights_of_a_worker(
-    sending: Clinic, server: Server
+    sending: DoctorHarness, server: Server
 ) -> None:
     sending.run(ALIVE, Jsonb({}), ["smtp"])
     with login(sending, server) as operator:
@@ -80,16 +82,16 @@ def test_an_operator_is_not_examined_for_the_rights_of_a_worker(
 
 
 def test_who_may_not_read_the_schema_is_told_so_and_nothing_about_the_schema(
-    clinic: Clinic, server: Server
+    harness: DoctorHarness, server: Server
 ) -> None:
-    with login(clinic, server) as stranger:
+    with login(harness, server) as stranger:
         found = {one.check: one.message for one in examined(stranger.url)}
         assert "permission denied" in found["schema-version"]
         assert found["grants"] == "not checked: see schema-version"
 
 
-def errors_as_worker(clinic: Clinic) -> list[str]:
-    settings = load({"DATABASE_URL": clinic.url})
+def errors_as_worker(harness: DoctorHarness) -> list[str]:
+    settings = load({"DATABASE_URL": harness.url})
     return errors(list(examine(settings, offline=True, as_worker=True)))
 
 

@@ -24,12 +24,12 @@ class RemoteDouble:
         self._order("POST", "settings", settings)
 
     def accepted(self) -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = self._order("GET", "accepted")
-        return told
+        reported: list[dict[str, Any]] = self._order("GET", "accepted")
+        return reported
 
     def summary(self) -> dict[str, Any]:
-        told: dict[str, Any] = self._order("GET", "summary")
-        return told
+        reported: dict[str, Any] = self._order("GET", "summary")
+        return reported
 
     def _order(self, method: str, what: str, body: Any = None) -> Any:
         request = urllib.request.Request(  # noqa: S310 - our own server

@@ -199,27 +199,27 @@ class ResendDouble:
         if self.settings.latency:
             time.sleep(self.settings.latency)
         try:
-            told = json.loads(body)
+            reported = json.loads(body)
         except ValueError:
             raise Refused(400, "validation_error", "The body is not JSON") from None
         if path == "/emails":
-            if not isinstance(told, dict):
+            if not isinstance(reported, dict):
                 raise Refused(422, "validation_error", "The body is not an object")
-            check(told, self.settings.unverified)
-            return _json({"id": self._accept([told], api_key, path, key)[0]})
-        return self._send_batch(told, headers, api_key, key)
+            check(reported, self.settings.unverified)
+            return _json({"id": self._accept([reported], api_key, path, key)[0]})
+        return self._send_batch(reported, headers, api_key, key)
 
     def _send_batch(
-        self, told: Any, headers: dict[str, str], api_key: str, key: str | None
+        self, reported: Any, headers: dict[str, str], api_key: str, key: str | None
     ) -> Reply:
-        if not isinstance(told, list) or not 1 <= len(told) <= LARGEST_BATCH:
+        if not isinstance(reported, list) or not 1 <= len(reported) <= LARGEST_BATCH:
             raise Refused(422, "validation_error", "Batches hold between 1 and 100 emails")
-        if any(mail.get("attachments") for mail in told):
+        if any(mail.get("attachments") for mail in reported):
             raise Refused(422, "validation_error", "Attachments are not supported in batches")
         permissive = headers.get("x-batch-validation") == "permissive"
         errors: list[dict[str, Any]] = []
         good: list[dict[str, Any]] = []
-        for index, mail in enumerate(told):
+        for index, mail in enumerate(reported):
             try:
                 check(mail, self.settings.unverified)
                 good.append(mail)
@@ -290,18 +290,18 @@ class ResendDouble:
         return sum(1 for at in self._sent if at > now - 24 * 3600)
 
     def _limits(self) -> dict[str, str]:
-        told: dict[str, str] = {}
+        reported: dict[str, str] = {}
         if self.settings.rate is not None:
             limit = max(1, int(self.settings.rate))
             left = max(0, limit - self._in_window)
-            told = {
+            reported = {
                 "ratelimit-limit": str(limit),
                 "ratelimit-remaining": str(left),
                 "ratelimit-reset": "1",
             }
         if self.settings.daily is not None:
-            told["x-resend-daily-quota"] = str(self._today(self._time()))
-        return told
+            reported["x-resend-daily-quota"] = str(self._today(self._time()))
+        return reported
 
     def _usage(self) -> Reply:
         with self._lock:
@@ -366,8 +366,8 @@ class ResendDouble:
         return _json(self.summary())
 
 
-def _json(told: Any) -> Reply:
-    return Reply(200, json.dumps(told).encode())
+def _json(reported: Any) -> Reply:
+    return Reply(200, json.dumps(reported).encode())
 
 
 def _iso(at: float) -> str:

@@ -53,8 +53,8 @@ class Refused(Exception):
         self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
 
     def reply(self) -> Reply:
-        told = {"statusCode": self.status, "name": self.name, "message": self.message}
-        return Reply(self.status, json.dumps(told).encode(), headers=self.headers)
+        reported = {"statusCode": self.status, "name": self.name, "message": self.message}
+        return Reply(self.status, json.dumps(reported).encode(), headers=self.headers)
 
 
 @dataclass

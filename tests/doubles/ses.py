@@ -214,8 +214,8 @@ class SesDouble:
             "MaxSendRate": self.settings["rate"],
             "SentLast24Hours": len(self._accepted),
         }
-        told = {"SendQuota": quota, "SendingEnabled": not self.settings["paused"]}
-        return Reply(200, json.dumps(told | {"EnforcementStatus": "HEALTHY"}).encode())
+        reported = {"SendQuota": quota, "SendingEnabled": not self.settings["paused"]}
+        return Reply(200, json.dumps(reported | {"EnforcementStatus": "HEALTHY"}).encode())
 
     def _refused(self, request: dict[str, Any]) -> Reply | None:
         if self.settings["paused"]:
@@ -272,7 +272,7 @@ class SesDouble:
 
     def _control(self, method: str, what: str, body: bytes) -> Reply:
         order: Any = json.loads(body or b"null")
-        told: Any = None
+        reported: Any = None
         if (method, what) == ("POST", "faults"):
             self.add_faults(*(Fault(**each) for each in order))
         elif (method, what) == ("DELETE", "faults"):
@@ -280,8 +280,8 @@ class SesDouble:
         elif (method, what) == ("POST", "settings"):
             self.set(**order)
         elif (method, what) == ("GET", "accepted"):
-            told = self.accepted()
-        return Reply(200, json.dumps(self.summary() if told is None else told).encode())
+            reported = self.accepted()
+        return Reply(200, json.dumps(self.summary() if reported is None else reported).encode())
 
 
 class _Server(socketserver.ThreadingTCPServer):

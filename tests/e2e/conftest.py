@@ -9,40 +9,40 @@ import pytest
 from doubles import resend as resend_double
 from doubles import ses as ses_double
 from doubles import smtp as smtp_double
-from e2e.kit import House
+from e2e.harness import E2eHarness
 
 
 @pytest.fixture
-def house(
+def harness(
     conn: psycopg.Connection, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> House:
+) -> E2eHarness:
     """The queue of the test's own database, with its clock stopped: no waiting starts it again."""
-    monkeypatch.setattr("mailgres.worker.worker.WORTH_WAITING", 0.0)
-    return House(conn, database_url, tmp_path)
+    monkeypatch.setattr("mailgres.worker.worker.RATE_LIMIT_WAIT_SECONDS", 0.0)
+    return E2eHarness(conn, database_url, tmp_path)
 
 
 @pytest.fixture
-def resend(house: House) -> Iterator[resend_double.ResendDouble]:
+def resend(harness: E2eHarness) -> Iterator[resend_double.ResendDouble]:
     """Resend, which the workers use."""
     with resend_double.serve(resend_double.ResendDouble()) as double:
-        house.use_resend(double)
+        harness.use_resend(double)
         yield double
 
 
 @pytest.fixture
-def ses(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[ses_double.SesDouble]:
+def ses(harness: E2eHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[ses_double.SesDouble]:
     """SES, which the workers use."""
     with ses_double.serve(ses_double.SesDouble()) as double:
         for name, value in ses_double.environ(double.url).items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
-        house.use_ses()
+        harness.use_ses()
         yield double
 
 
 @pytest.fixture
-def smtp(house: House) -> Iterator[smtp_double.SmtpDouble]:
+def smtp(harness: E2eHarness) -> Iterator[smtp_double.SmtpDouble]:
     """An SMTP server, which the workers use."""
     with smtp_double.serve(smtp_double.SmtpDouble()) as double:
-        house.use_smtp(double)
+        harness.use_smtp(double)
         yield double

@@ -35,8 +35,8 @@ from e2e import soak_faults
 from e2e.soak_bad import BOMBS, MALFORMED, BadEmails
 from mailgres import resources
 from support.queue import HOLD, RESEND
-from worker.bench import PROGRAM
-from worker.plant import Plant
+from worker.harness import PROGRAM
+from worker.restartable import RestartableHarness
 
 LOOK = 0.1
 CHUNKS = 8
@@ -85,8 +85,8 @@ class Plan:
 class Crew:
     """The worker processes, and beside them the old processor."""
 
-    def __init__(self, plant: Plant, directory: Path) -> None:
-        self._plant = plant
+    def __init__(self, restartable: RestartableHarness, directory: Path) -> None:
+        self._plant = restartable
         self._log = (directory / "log").open("w")
         self._workers: list[subprocess.Popen[str]] = []
         self.processor: subprocess.Popen[str] | None = None
@@ -119,9 +119,9 @@ class Crew:
         if self.processor is None:
             return None
         self.processor.send_signal(signal.SIGTERM)
-        told, _ = self.processor.communicate(timeout=60)
+        reported, _ = self.processor.communicate(timeout=60)
         self.processor = None
-        done: dict[str, int] = json.loads(told)
+        done: dict[str, int] = json.loads(reported)
         return done
 
     def close(self) -> None:
@@ -138,14 +138,19 @@ class Crew:
 
 class Soak:
     def __init__(
-        self, plan: Plan, plant: Plant, double: Any, processors: Any, directory: Path
+        self,
+        plan: Plan,
+        restartable: RestartableHarness,
+        double: Any,
+        processors: Any,
+        directory: Path,
     ) -> None:
         self.plan = plan
-        self.plant = plant
+        self.restartable = restartable
         self.double = double
         self.processors = processors  # where the old processor sends: they all use Resend
         self.chance = random.Random(plan.seed)  # noqa: S311 - chaos, not secrets
-        self.crew = Crew(plant, directory)
+        self.crew = Crew(restartable, directory)
         self.bad = BadEmails(MALFORMED + BOMBS)
         # In a short soak, each kind once.
         self.step = min(round(1 / BAD_SHARE), max(plan.mails // len(self.bad.kinds), 1))
@@ -154,13 +159,13 @@ class Soak:
 
     def run(self) -> dict[str, Any]:
         start = time.monotonic()
-        self.plant.conn.execute(PREPARE)
-        self.bad.prepare(self.plant.conn)
+        self.restartable.conn.execute(PREPARE)
+        self.bad.prepare(self.restartable.conn)
         self.enqueue()
-        old = [sys.executable, "-m", "e2e.old_processor", self.plant.url, self.processors.url]
+        old = [sys.executable, "-m", "e2e.old_processor", self.restartable.url, self.processors.url]
         self.crew.processor = self.crew.start(*old)
         try:
-            told = self._disturb(start + self.plan.seconds)
+            reported = self._disturb(start + self.plan.seconds)
         finally:
             self.crew.close()
         return {
@@ -168,14 +173,14 @@ class Soak:
             "seconds": round(time.monotonic() - start, 1),
             "kills": self.crew.kills,
             "restarts": self.restarts,
-            "old_processor": told,
+            "old_processor": reported,
             **self.outcome(),
         }
 
     def _disturb(self, deadline: float) -> dict[str, int] | None:
         """Enqueue, kill, restart; wait until all is settled."""
         step = max(self.plan.mails // (self.plan.kills + 1), 1)
-        told = None
+        reported = None
         while (open_rows := self.open_rows()) or self.enqueued < self.plan.mails:
             if time.monotonic() > deadline:
                 break
@@ -190,14 +195,14 @@ class Soak:
             ):
                 self.restart()
             elif self.enqueued >= self.plan.mails and open_rows < self.plan.mails // 20:
-                told = told or self.crew.stop_processor()
-                self.plant.run(LEFT_BY_THE_PROCESSOR)
+                reported = reported or self.crew.stop_processor()
+                self.restartable.run(LEFT_BY_THE_PROCESSOR)
             time.sleep(LOOK * self.chance.random())
-        return told or self.crew.stop_processor()
+        return reported or self.crew.stop_processor()
 
     def restart(self) -> None:
-        self.plant.switch_off()
-        self.plant.switch_on()
+        self.restartable.switch_off()
+        self.restartable.switch_on()
         self.restarts += 1
 
     def enqueue(self) -> None:
@@ -207,10 +212,10 @@ class Soak:
             # Never past a multiple of the step: there comes a bad one.
             count = min(self.step - self.enqueued % self.step, last - self.enqueued)
             mails = [self._mail(self.enqueued + n) for n in range(count)]
-            self.plant.run("SELECT count(*) FROM enqueue_emails(%s)", Jsonb(mails))
+            self.restartable.run("SELECT count(*) FROM enqueue_emails(%s)", Jsonb(mails))
             self.enqueued += count
             if self.enqueued % self.step == 0:
-                self.bad.insert(self.plant.conn, tenant_id=self._tenant(), priority=5)
+                self.bad.insert(self.restartable.conn, tenant_id=self._tenant(), priority=5)
 
     def _mail(self, number: int) -> dict[str, Any]:
         mail: dict[str, Any] = {
@@ -227,7 +232,7 @@ class Soak:
         return f"tenant-{self.chance.randrange(7)}"
 
     def open_rows(self) -> int:
-        found: int = self.plant.value(
+        found: int = self.restartable.value(
             "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending')"
         )
         return found
@@ -237,7 +242,7 @@ class Soak:
         accepted = Counter(soak_faults.ids_at(self.double))
         if self.processors is not self.double:
             accepted.update(soak_faults.ids_at(self.processors))
-        found = {row.id: row for row in self.plant.rows(ROWS)}
+        found = {row.id: row for row in self.restartable.rows(ROWS)}
         rows = {key: row for key, row in found.items() if key not in self.bad.ids}
         doubles = {key: count for key, count in accepted.items() if count > 1 and key in rows}
         sent = {row.id for row in rows.values() if row.status == "sent"}
@@ -271,10 +276,10 @@ def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-")))
         place.chmod(0o711)
         logs = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-logs-")))
-        plant = Plant(place, logs, migrations)
-        stack.callback(plant.switch_off)
+        restartable = RestartableHarness(place, logs, migrations)
+        stack.callback(restartable.switch_off)
         double, variables = stack.enter_context(DOUBLES[plan.kind](plan.seed))
-        plant.variables |= {
+        restartable.variables |= {
             "MAILGRES_PROVIDERS": plan.kind,
             "MAILGRES_FROM_EMAIL": "Shop <noreply@example.com>",
             "MAILGRES_LEASE": "3s",
@@ -286,7 +291,7 @@ def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
         }
         apart = plan.kind != "resend"
         processors = stack.enter_context(resend_process.in_a_process()) if apart else double
-        yield Soak(plan, plant, double, processors, logs)
+        yield Soak(plan, restartable, double, processors, logs)
 
 
 @contextmanager
@@ -320,9 +325,9 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(value), default=value)
     plan = Plan(**vars(parser.parse_args()))
     with opened(plan, resources.migrations_directory()) as soak:
-        told = soak.run()
-    print(json.dumps(told), flush=True)  # noqa: T201
-    sys.exit(0 if told["good"] else 1)
+        reported = soak.run()
+    print(json.dumps(reported), flush=True)  # noqa: T201
+    sys.exit(0 if reported["good"] else 1)
 
 
 if __name__ == "__main__":

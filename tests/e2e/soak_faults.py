@@ -61,5 +61,5 @@ def ids_at(double: Any) -> Iterable[str]:
 
 def met(double: Any) -> int:
     """How often something went wrong."""
-    told: int = double.summary()["faults_met"]
-    return told
+    reported: int = double.summary()["faults_met"]
+    return reported

@@ -13,16 +13,16 @@ import mailgres
 from doubles.resend import ResendDouble
 from doubles.ses import SesDouble
 from doubles.smtp import SmtpDouble
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 
 OTHERS = ["bea@example.org", "cid@example.org"]
 ALL = ["ana@example.com", *OTHERS]
 
 
-def test_several_to_addresses_at_resend(house: House, resend: ResendDouble) -> None:
-    sent = house.enqueue(also_to=OTHERS, cc=["cc@example.org"])
-    alone = house.enqueue(also_to=OTHERS, priority=1)
-    house.work()
+def test_several_to_addresses_at_resend(harness: E2eHarness, resend: ResendDouble) -> None:
+    sent = harness.enqueue(also_to=OTHERS, cc=["cc@example.org"])
+    alone = harness.enqueue(also_to=OTHERS, priority=1)
+    harness.work()
     assert accepted(resend) == once_each([sent, alone])
     bodies = [json.loads(body) for body in resend.bodies("/emails")]
     bodies += (
@@ -31,30 +31,30 @@ def test_several_to_addresses_at_resend(house: House, resend: ResendDouble) -> N
     assert [body["to"] for body in bodies] == [ALL, ALL]
 
 
-def test_several_to_addresses_at_ses(house: House, ses: SesDouble) -> None:
-    plain = house.enqueue(also_to=OTHERS)
-    raw = house.enqueue(also_to=OTHERS, headers={"X-A": "b"})
-    house.work()
+def test_several_to_addresses_at_ses(harness: E2eHarness, ses: SesDouble) -> None:
+    plain = harness.enqueue(also_to=OTHERS)
+    raw = harness.enqueue(also_to=OTHERS, headers={"X-A": "b"})
+    harness.work()
     assert accepted(ses) == once_each([plain, raw])
     for each in ses.accepted():
         assert each["request"]["Destination"] == {"ToAddresses": ALL}
 
 
-def test_several_to_addresses_by_smtp(house: House, smtp: SmtpDouble) -> None:
+def test_several_to_addresses_by_smtp(harness: E2eHarness, smtp: SmtpDouble) -> None:
     """Everybody gets it once, also who is a copy besides."""
-    sent = house.enqueue(also_to=OTHERS, cc=["cid@example.org"])
-    house.work()
+    sent = harness.enqueue(also_to=OTHERS, cc=["cid@example.org"])
+    harness.work()
     assert accepted(smtp) == once_each([sent])
     (letter,) = smtp.accepted()
     assert letter.recipients == tuple(ALL)
     assert letter.parsed["to"] == ", ".join(ALL)
 
 
-def test_several_to_addresses_are_captured(house: House) -> None:
-    house.use("capture")
-    house.enqueue(also_to=OTHERS)
-    house.work()
-    message = house.value("SELECT message FROM mailgres.captured")
+def test_several_to_addresses_are_captured(harness: E2eHarness) -> None:
+    harness.use("capture")
+    harness.enqueue(also_to=OTHERS)
+    harness.work()
+    message = harness.value("SELECT message FROM mailgres.captured")
     assert (message["to"], message["also_to"]) == (ALL[0], OTHERS)
 
 
@@ -85,10 +85,10 @@ def test_to_addresses_belong_to_the_content_of_a_key(conn: psycopg.Connection) -
     assert refused.value.sqlstate == "MG009"
 
 
-def test_a_processor_that_knows_one_address_is_not_given_several(house: House) -> None:
-    house.enqueue(also_to=OTHERS)
-    alone = house.enqueue()
-    assert [row.queue_id for row in house.claim_rpc()] == [alone]
+def test_a_processor_that_knows_one_address_is_not_given_several(harness: E2eHarness) -> None:
+    harness.enqueue(also_to=OTHERS)
+    alone = harness.enqueue()
+    assert [row.queue_id for row in harness.claim_rpc()] == [alone]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from doubles.resend import ResendDouble
 from doubles.ses import SesDouble
 from doubles.smtp import SmtpDouble
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 from support.queue import HOLD
 
 GOOD = 99
@@ -82,7 +82,7 @@ found_in_the_wild: list[dict[str, Any]] = [
 ]
 
 
-def insert(house: House, row: dict[str, Any]) -> Any:
+def insert(harness: E2eHarness, row: dict[str, Any]) -> Any:
     """Insert a row as somebody would by hand; None if PostgreSQL refuses it."""
     columns = {**CONTENT, "ready": True, **row}
     query = sql.SQL("INSERT INTO email_queue ({}) VALUES ({}) RETURNING id").format(
@@ -94,7 +94,7 @@ def insert(house: House, row: dict[str, Any]) -> Any:
         for name, value in columns.items()
     }
     try:
-        return house.conn.execute(query, given).fetchone()[0]  # type: ignore[index]
+        return harness.conn.execute(query, given).fetchone()[0]  # type: ignore[index]
     except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
         return None
 
@@ -106,20 +106,23 @@ def dumps(value: Any) -> str:
 
 
 def try_among_others(
-    house: House, double: ResendDouble | SesDouble | SmtpDouble, row: dict[str, Any], count: int
+    harness: E2eHarness,
+    double: ResendDouble | SesDouble | SmtpDouble,
+    row: dict[str, Any],
+    count: int,
 ) -> None:
     """Send a bad row among good ones, and see that it harms none."""
-    house.run("TRUNCATE email_queue CASCADE")
-    if (bad := insert(house, row)) is None:
+    harness.run("TRUNCATE email_queue CASCADE")
+    if (bad := insert(harness, row)) is None:
         return
     emails = [{"template_type": HOLD, "recipient_email": f"u{n}@example.org"} for n in range(count)]
-    found = house.rows("SELECT enqueue_emails(%s) AS id", Jsonb(emails))
+    found = harness.rows("SELECT enqueue_emails(%s) AS id", Jsonb(emails))
     good = [each.id for each in found]
-    house.work()
+    harness.work()
     sent = accepted(double)
     assert {each: sent[each] for each in once_each(good)} == once_each(good)
-    assert {house.status_of(each) for each in good} == {"sent"}
-    kept = house.row(
+    assert {harness.status_of(each) for each in good} == {"sent"}
+    kept = harness.row(
         "SELECT status, error_class, dead_reason, uncertain_since FROM email_queue WHERE id = %s",
         bad,
     )
@@ -134,27 +137,27 @@ def try_among_others(
 
 @pytest.mark.parametrize("row", found_in_the_wild, ids=str)
 def test_a_row_that_cannot_be_prepared_harms_no_other_of_its_batch(
-    house: House, resend: ResendDouble, row: dict[str, Any]
+    harness: E2eHarness, resend: ResendDouble, row: dict[str, Any]
 ) -> None:
     """Even if it came past the door, by a restore from elsewhere or a constraint that is gone."""
-    house.open_the_door()
-    try_among_others(house, resend, row, GOOD)
+    harness.open_the_door()
+    try_among_others(harness, resend, row, GOOD)
 
 
 @pytest.mark.parametrize("row", found_in_the_wild, ids=str)
 def test_a_row_that_cannot_be_prepared_harms_no_other_at_ses(
-    house: House, ses: SesDouble, row: dict[str, Any]
+    harness: E2eHarness, ses: SesDouble, row: dict[str, Any]
 ) -> None:
-    house.open_the_door()
-    try_among_others(house, ses, row, 5)
+    harness.open_the_door()
+    try_among_others(harness, ses, row, 5)
 
 
 @pytest.mark.parametrize("row", [row for row in found_in_the_wild if "tags" not in row], ids=str)
 def test_a_row_that_cannot_be_prepared_harms_no_other_at_an_smtp_server(
-    house: House, smtp: SmtpDouble, row: dict[str, Any]
+    harness: E2eHarness, smtp: SmtpDouble, row: dict[str, Any]
 ) -> None:
-    house.open_the_door()
-    try_among_others(house, smtp, row, 5)
+    harness.open_the_door()
+    try_among_others(harness, smtp, row, 5)
 
 
 SLOWLY = settings(
@@ -170,15 +173,15 @@ SLOWLY = settings(
 @example(row={"retry_delay": "178000000 years", "from_email": "a"})
 @example(row={"next_retry_at": "-infinity", "from_email": "a"})
 def test_any_row_that_postgres_accepts_harms_no_other_of_its_batch(
-    house: House, resend: ResendDouble, row: dict[str, Any]
+    harness: E2eHarness, resend: ResendDouble, row: dict[str, Any]
 ) -> None:
-    try_among_others(house, resend, row, GOOD)
+    try_among_others(harness, resend, row, GOOD)
 
 
 @SLOWLY
 @given(row=rows_of(CONTENT_COLUMNS))
 def test_any_content_that_came_past_the_door_harms_no_other_of_its_batch(
-    house: House, resend: ResendDouble, row: dict[str, Any]
+    harness: E2eHarness, resend: ResendDouble, row: dict[str, Any]
 ) -> None:
-    house.open_the_door()
-    try_among_others(house, resend, row, GOOD)
+    harness.open_the_door()
+    try_among_others(harness, resend, row, GOOD)

@@ -9,23 +9,23 @@ import pytest
 
 from doubles.resend import KEY, Fault, ResendDouble
 from doubles.resend_process import in_a_process
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 from mailgres.testing import reset
-from worker.bench import until
+from worker.harness import until
 
 HANGING = 100.0
 """Seconds for which a call hangs that nobody will wait for."""
 
 
-def test_some_are_refused(house: House, resend: ResendDouble) -> None:
+def test_batch_some_are_refused(harness: E2eHarness, resend: ResendDouble) -> None:
     """The provider names those it does not take; the rest of the batch is out."""
-    bad = [house.enqueue(recipient_email="invalid@example.org") for _ in range(2)]
-    good = house.send(5)
+    bad = [harness.enqueue(recipient_email="invalid@example.org") for _ in range(2)]
+    good = harness.send(5)
     assert resend.calls == {"/emails/batch": 1}
     assert accepted(resend) == once_each(good)
-    assert {house.status_of(email) for email in good} == {"sent"}
+    assert {harness.status_of(email) for email in good} == {"sent"}
     for email in bad:
-        row = house.email(email)
+        row = harness.email(email)
         assert (row.status, row.dead_reason, row.error_class) == (
             "failed",
             "permanent",
@@ -34,125 +34,127 @@ def test_some_are_refused(house: House, resend: ResendDouble) -> None:
         assert "@" not in row.error_message
 
 
-def test_ids_belong_to_their_emails(house: House, resend: ResendDouble) -> None:
-    house.enqueue(recipient_email="invalid@example.org")
-    house.send(4)
-    told = {each["mailgres_id"]: each["id"] for each in resend.accepted()}
-    rows = house.rows("SELECT id::text, provider_message_id FROM email_queue WHERE status = 'sent'")
-    assert {row.id: row.provider_message_id for row in rows} == told
+def test_ids_belong_to_their_emails(harness: E2eHarness, resend: ResendDouble) -> None:
+    harness.enqueue(recipient_email="invalid@example.org")
+    harness.send(4)
+    reported = {each["mailgres_id"]: each["id"] for each in resend.accepted()}
+    rows = harness.rows(
+        "SELECT id::text, provider_message_id FROM email_queue WHERE status = 'sent'"
+    )
+    assert {row.id: row.provider_message_id for row in rows} == reported
 
 
-def test_a_batch_refused_for_one(house: House, resend: ResendDouble) -> None:
+def test_a_batch_refused_for_one(harness: E2eHarness, resend: ResendDouble) -> None:
     """All of it is refused: each goes alone, at once and at no cost; only the culprit dies."""
     refused = Fault(422, "validation_error", "one of them", times=1, path="/emails/batch")
     resend.add_faults(refused)
-    bad = house.enqueue(recipient_email="invalid@example.org")
-    good = house.send(4)
-    house.work_until_settled()
+    bad = harness.enqueue(recipient_email="invalid@example.org")
+    good = harness.send(4)
+    harness.work_until_settled()
     assert resend.calls == {"/emails/batch": 1, "/emails": 5}
     assert accepted(resend) == once_each(good)
-    assert house.email(bad).dead_reason == "permanent"
-    assert house.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
+    assert harness.email(bad).dead_reason == "permanent"
+    assert harness.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
 
 
-def test_who_goes_alone(house: House, resend: ResendDouble) -> None:
+def test_batch_who_goes_alone(harness: E2eHarness, resend: ResendDouble) -> None:
     """Urgent emails and those with files; the others share a call."""
     file = json.dumps([{"filename": "a.txt", "content": "YQ=="}])
-    with_file = house.enqueue(attachments=file)
-    urgent = house.enqueue(priority=2)
-    others = house.send(3)
+    with_file = harness.enqueue(attachments=file)
+    urgent = harness.enqueue(priority=2)
+    others = harness.send(3)
     paths = {each["mailgres_id"]: each["path"] for each in resend.accepted()}
     alone = dict.fromkeys([str(with_file), str(urgent)], "/emails")
     assert paths == alone | dict.fromkeys(map(str, others), "/emails/batch")
     keys = {each["key"] for each in resend.accepted()}
-    batch_id = house.email(others[0]).batch_id
+    batch_id = harness.email(others[0]).batch_id
     assert keys == {f"mailgres/{each}/0" for each in alone} | {f"mailgres/batch/{batch_id}"}
 
 
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
 def test_one_that_cannot_be_sent_was_not_in_the_call(
-    house: House, resend: ResendDouble, *, taken: bool
+    harness: E2eHarness, resend: ResendDouble, *, taken: bool
 ) -> None:
     """The others may have arrived: they are repeated without it, and it was none of them."""
     resend.add_faults(Fault(reset=True, accepts=taken))
-    bad = house.enqueue()
-    house.open_the_door()
-    house.run("UPDATE email_queue SET recipient_email = E'a@b.example\\nx' WHERE id = %s", bad)
-    good = house.send(4)
-    row = house.email(bad)
+    bad = harness.enqueue()
+    harness.open_the_door()
+    harness.run("UPDATE email_queue SET recipient_email = E'a@b.example\\nx' WHERE id = %s", bad)
+    good = harness.send(4)
+    row = harness.email(bad)
     assert (row.status, row.error_code, row.batch_id) == ("failed", "invalid_header", None)
-    house.work_until_settled()
-    assert {house.status_of(email) for email in good} == {"sent"}
+    harness.work_until_settled()
+    assert {harness.status_of(email) for email in good} == {"sent"}
     assert accepted(resend) == once_each(good)
 
 
-def test_a_hundred_in_a_call(house: House, resend: ResendDouble) -> None:
-    emails = house.send(230)
+def test_a_hundred_in_a_call(harness: E2eHarness, resend: ResendDouble) -> None:
+    emails = harness.send(230)
     assert accepted(resend) == once_each(emails)
     assert resend.calls == {"/emails/batch": 3}
 
 
 @pytest.mark.parametrize("taken", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("priority", [1, 5], ids=["single", "batch"])
-def test_killed_in_the_call(house: House, priority: int, *, taken: bool) -> None:
+def test_killed_in_the_call(harness: E2eHarness, priority: int, *, taken: bool) -> None:
     """A worker dies in the call, before or after Resend took it; the next one repeats it."""
-    reset(house.conn)
+    reset(harness.conn)
     with in_a_process() as double:
         double.add_faults(Fault(delay=HANGING, accepts=taken, times=-1))
-        house.use("resend", resend_api_key=KEY, resend_api_url=double.url)
-        house.set(lease="1s")
-        emails = [house.enqueue(priority=priority) for _ in range(20)]
-        with house.script("worker") as victim:
+        harness.use("resend", resend_api_key=KEY, resend_api_url=double.url)
+        harness.set(lease="1s")
+        emails = [harness.enqueue(priority=priority) for _ in range(20)]
+        with harness.script("worker") as victim:
             if taken:
                 until(lambda: len(double.accepted()) >= (5 if priority == 1 else 20), "it is taken")
             else:
                 until(lambda: double.summary()["faults_met"] > 0, "it is in the call")
             victim.kill()
-        before = members(house)
+        before = members(harness)
         double.clear_faults()
-        with house.script("worker") as heir:
-            house.until_settled()
+        with harness.script("worker") as heir:
+            harness.until_settled()
             heir.stop()
-        assert house.statuses() == {"sent": 20}
+        assert harness.statuses() == {"sent": 20}
         assert double.summary()["doubles"] == {}
         assert {each["mailgres_id"] for each in double.accepted()} == set(map(str, emails))
         if priority == 5:
-            assert members(house) == before
+            assert members(harness) == before
             assert len({each["key"] for each in double.accepted()}) == len(set(before.values()))
 
 
-def members(house: House) -> dict[UUID, UUID]:
+def members(harness: E2eHarness) -> dict[UUID, UUID]:
     """Which email is in which batch."""
-    rows = house.rows("SELECT id, batch_id FROM email_queue WHERE batch_id IS NOT NULL")
+    rows = harness.rows("SELECT id, batch_id FROM email_queue WHERE batch_id IS NOT NULL")
     return {row.id: row.batch_id for row in rows}
 
 
 def test_an_ambiguous_batch_that_is_refused_when_it_is_repeated_is_taken_apart(
-    house: House, resend: ResendDouble
+    harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """A refusal under its key says that the first call was not accepted: nothing was sent."""
     resend.add_faults(
         Fault(reset=True, accepts=False, times=1, path="/emails/batch"),
         Fault(422, "validation_error", "one of them", times=-1, path="/emails/batch"),
     )
-    bad = house.enqueue(recipient_email="invalid@example.org")
-    good = house.send(4)
-    assert house.state() == {("pending", 0, "ambiguous"): 5}
-    house.work_until_settled()
+    bad = harness.enqueue(recipient_email="invalid@example.org")
+    good = harness.send(4)
+    assert harness.state() == {("pending", 0, "ambiguous"): 5}
+    harness.work_until_settled()
     assert accepted(resend) == once_each(good)
-    assert house.email(bad).dead_reason == "permanent"
-    assert house.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
+    assert harness.email(bad).dead_reason == "permanent"
+    assert harness.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
 
 
 def test_an_ambiguous_batch_whose_key_was_used_for_other_content_is_never_sent_again(
-    house: House, resend: ResendDouble
+    harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """That is no refusal: an earlier call arrived."""
     resend.add_faults(
         Fault(reset=True, accepts=True, times=1, path="/emails/batch"),
         Fault(409, "invalid_idempotent_request", "other content", times=1, path="/emails/batch"),
     )
-    emails = house.send(4)
-    house.work_until_settled()
+    emails = harness.send(4)
+    harness.work_until_settled()
     assert accepted(resend) == once_each(emails)
-    assert {house.email(each).dead_reason for each in emails} == {"uncertain"}
+    assert {harness.email(each).dead_reason for each in emails} == {"uncertain"}

@@ -21,7 +21,7 @@ from doubles.remote import RemoteDouble
 from doubles.resend import KEY
 from support.postgres import Connect
 from support.queue import HOLD
-from worker.bench import Bench, until
+from worker.harness import WorkerHarness, until
 
 COUNT = int(os.environ.get("BULK_ROWS", "3000"))
 UNCERTAIN = COUNT // 50
@@ -69,52 +69,54 @@ def double() -> Iterator[RemoteDouble]:
 
 
 @pytest.fixture
-def bench(
+def harness(
     conn: psycopg.Connection, database_url: str, tmp_path: Path, double: RemoteDouble
-) -> Bench:
+) -> WorkerHarness:
     """A queue of dead emails."""
-    bench = Bench(conn, database_url, tmp_path)
-    bench.variables = {
+    harness = WorkerHarness(conn, database_url, tmp_path)
+    harness.variables = {
         "MAILGRES_PROVIDERS": "resend",
         "MAILGRES_FROM_EMAIL": "Shop <noreply@example.com>",
         "MAILGRES_RESEND_API_KEY": KEY,
         "MAILGRES_RESEND_API_URL": double.url,
         "MAILGRES_BATCH_SIZE": "100",
     }
-    bench.run(FILL, HOLD, COUNT)
-    return bench
+    harness.run(FILL, HOLD, COUNT)
+    return harness
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_and_nothing_doubled(
-    bench: Bench, double: RemoteDouble, connect: Connect
+    harness: WorkerHarness, double: RemoteDouble, connect: Connect
 ) -> None:
-    dead = {str(row.id) for row in bench.rows("SELECT id FROM email_queue")}
+    dead = {str(row.id) for row in harness.rows("SELECT id FROM email_queue")}
     watcher = Watcher(connect())
     with ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(bench.script("worker", "--log-level", "warning"))
+            stack.enter_context(harness.script("worker", "--log-level", "warning"))
         watcher.start()
         # Twice at once, as two people on call would.
         order = ("retry", "--all-failed", "--yes", "--json")
-        jobs = [stack.enter_context(bench.script(*order)) for _ in range(2)]
+        jobs = [stack.enter_context(harness.script(*order)) for _ in range(2)]
         said = [job.popen.communicate(timeout=1500)[0] for job in jobs]
         watcher.done.set()
         watcher.join()
         reports = [json.loads(text) for text in said]
         until(
-            lambda: bench.statuses() == {"sent": COUNT - UNCERTAIN, "failed": UNCERTAIN},
+            lambda: harness.statuses() == {"sent": COUNT - UNCERTAIN, "failed": UNCERTAIN},
             "all that was retried is sent",
             1500,
         )
     assert sum(report["retried"] for report in reports) == COUNT - UNCERTAIN, "each by one of them"
-    held = {str(row.id) for row in bench.rows("SELECT id FROM email_queue WHERE status = 'failed'")}
+    held = {
+        str(row.id) for row in harness.rows("SELECT id FROM email_queue WHERE status = 'failed'")
+    }
     accepted = [each["mailgres_id"] for each in double.accepted()]
     assert len(accepted) == len(set(accepted)), "nothing arrived twice"
     assert set(accepted) == dead - held, "nothing is lost"
 
-    chunks = [row.emails for row in bench.rows(CHUNKS)]
+    chunks = [row.emails for row in harness.rows(CHUNKS)]
     assert max(chunks) <= CHUNK
     assert len(chunks) >= (COUNT - UNCERTAIN) / CHUNK, "a transaction for each chunk"
     assert len(watcher.seen) > 1

@@ -15,7 +15,7 @@ import pytest
 from doubles.resend import ResendDouble
 from doubles.ses import SesDouble
 from doubles.smtp import SmtpDouble, serve
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 
 MEGABYTE = 2**20
 LOGO = b"\x89PNG and more"
@@ -61,9 +61,9 @@ def check(message: EmailMessage) -> None:
     assert text.get_content().splitlines() == ["Olá", ".", "fim"]
 
 
-def test_attachments_at_resend(house: House, resend: ResendDouble) -> None:
-    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
-    with_others = house.send(2)
+def test_content_attachments_at_resend(harness: E2eHarness, resend: ResendDouble) -> None:
+    sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
+    with_others = harness.send(2)
     assert accepted(resend) == once_each([sent, *with_others])
     body = json.loads(resend.bodies("/emails")[0])
     assert [file["filename"] for file in body["attachments"]] == ["Übersicht 1.pdf", "logo.png"]
@@ -73,9 +73,9 @@ def test_attachments_at_resend(house: House, resend: ResendDouble) -> None:
     assert (body["cc"], body["bcc"]) == (["cc@example.org"], ["bcc@example.org"])
 
 
-def test_attachments_at_ses(house: House, ses: SesDouble) -> None:
-    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
-    house.work()
+def test_content_attachments_at_ses(harness: E2eHarness, ses: SesDouble) -> None:
+    sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
+    harness.work()
     assert accepted(ses) == once_each([sent])
     request = ses.accepted()[0]["request"]
     assert request["Destination"]["BccAddresses"] == ["bcc@example.org"]
@@ -83,9 +83,9 @@ def test_attachments_at_ses(house: House, ses: SesDouble) -> None:
     check(parsed(raw))
 
 
-def test_attachments_by_smtp(house: House, smtp: SmtpDouble) -> None:
-    sent = house.enqueue("inline", attachments=FILES, **CONTENT)
-    house.work()
+def test_content_attachments_by_smtp(harness: E2eHarness, smtp: SmtpDouble) -> None:
+    sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
+    harness.work()
     assert accepted(smtp) == once_each([sent])
     (letter,) = smtp.accepted()
     assert set(letter.recipients) == {"ana@example.com", "cc@example.org", "bcc@example.org"}
@@ -100,50 +100,50 @@ def a_file(size: int) -> str:
     return json.dumps([{"filename": "a.bin", "content": base64.b64encode(bytes(size)).decode()}])
 
 
-def dead(house: House, queue_id: Any) -> tuple[str, str, str]:
-    row = house.email(queue_id)
+def dead(harness: E2eHarness, queue_id: Any) -> tuple[str, str, str]:
+    row = harness.email(queue_id)
     return row.status, row.dead_reason, row.error_class
 
 
-def test_too_large_for_ses(house: House, ses: SesDouble) -> None:
+def test_too_large_for_ses(harness: E2eHarness, ses: SesDouble) -> None:
     """It dies with its reason, before any call; the others go."""
-    large = house.enqueue(attachments=a_file(31 * MEGABYTE))
-    others = house.send()
-    assert dead(house, large) == ("failed", "permanent", "permanent")
-    assert "MB" in house.email(large).error_message
+    large = harness.enqueue(attachments=a_file(31 * MEGABYTE))
+    others = harness.send()
+    assert dead(harness, large) == ("failed", "permanent", "permanent")
+    assert "MB" in harness.email(large).error_message
     assert accepted(ses) == once_each(others)
 
 
-def test_too_large_for_the_server(house: House) -> None:
+def test_too_large_for_the_server(harness: E2eHarness) -> None:
     with serve(SmtpDouble(largest=MEGABYTE)) as double:
-        house.use_smtp(double)
-        large = house.enqueue(attachments=a_file(2 * MEGABYTE))
-        others = house.send()
-        assert dead(house, large) == ("failed", "permanent", "permanent")
+        harness.use_smtp(double)
+        large = harness.enqueue(attachments=a_file(2 * MEGABYTE))
+        others = harness.send()
+        assert dead(harness, large) == ("failed", "permanent", "permanent")
         assert accepted(double) == once_each(others)
 
 
-def test_too_large_by_what_resend_documents(house: House, resend: ResendDouble) -> None:
+def test_too_large_by_what_resend_documents(harness: E2eHarness, resend: ResendDouble) -> None:
     """It dies with its reason, before any call; the others go."""
-    large = house.enqueue(attachments=a_file(31 * MEGABYTE))
-    others = house.send()
-    assert dead(house, large) == ("failed", "permanent", "permanent")
-    assert "MB" in house.email(large).error_message
+    large = harness.enqueue(attachments=a_file(31 * MEGABYTE))
+    others = harness.send()
+    assert dead(harness, large) == ("failed", "permanent", "permanent")
+    assert "MB" in harness.email(large).error_message
     assert resend.calls == {"/emails/batch": 1}
     assert accepted(resend) == once_each(others)
 
 
-def test_too_large_for_resend(house: House, resend: ResendDouble) -> None:
+def test_too_large_for_resend(harness: E2eHarness, resend: ResendDouble) -> None:
     resend.set(largest=MEGABYTE)
-    large = house.enqueue(attachments=a_file(2 * MEGABYTE))
-    others = house.send()
-    assert dead(house, large) == ("failed", "permanent", "permanent")
+    large = harness.enqueue(attachments=a_file(2 * MEGABYTE))
+    others = harness.send()
+    assert dead(harness, large) == ("failed", "permanent", "permanent")
     assert accepted(resend) == once_each(others)
 
 
-def test_too_large_for_the_queue(house: House) -> None:
+def test_too_large_for_the_queue(harness: E2eHarness) -> None:
     with pytest.raises(psycopg.Error) as refused:
-        house.enqueue(attachments=a_file(43 * MEGABYTE))
+        harness.enqueue(attachments=a_file(43 * MEGABYTE))
     assert refused.value.sqlstate == "MG014"
 
 
@@ -169,20 +169,20 @@ PLAIN = {"subject": "a", "text": "b"}
 
 
 @pytest.mark.parametrize("name", INJECTIONS)
-def test_injection_is_refused_by_the_queue(house: House, name: str) -> None:
+def test_injection_is_refused_by_the_queue(harness: E2eHarness, name: str) -> None:
     field, value = INJECTIONS[name]
     with pytest.raises(psycopg.Error) as refused:
-        house.enqueue("inline", **PLAIN | {field: value})
+        harness.enqueue("inline", **PLAIN | {field: value})
     assert str(refused.value.sqlstate).startswith("MG")
-    assert house.statuses() == {}
+    assert harness.statuses() == {}
 
 
 @pytest.mark.parametrize("provider", ["resend", "ses", "smtp"])
 def test_injection_past_the_queue(
-    house: House, provider: str, request: pytest.FixtureRequest
+    harness: E2eHarness, provider: str, request: pytest.FixtureRequest
 ) -> None:
     """Somebody writes into a table whose checks are gone: no provider is told of anybody else."""
-    house.open_the_door()
+    harness.open_the_door()
     double = request.getfixturevalue(provider)
     columns = {
         "recipient_email": "ana@example.org\r\nBcc: evil@example.net",
@@ -190,10 +190,10 @@ def test_injection_past_the_queue(
         "subject": INJECTED,
     }
     for column, value in columns.items():
-        row = house.enqueue("inline", **PLAIN)
-        house.run(f"UPDATE email_queue SET {column} = %s WHERE id = %s", value, row)
-    good = house.enqueue("inline", **PLAIN)
-    house.work()
-    house.work_until_nothing_is_due()
-    assert house.status_of(good) == "sent"
+        row = harness.enqueue("inline", **PLAIN)
+        harness.run(f"UPDATE email_queue SET {column} = %s WHERE id = %s", value, row)
+    good = harness.enqueue("inline", **PLAIN)
+    harness.work()
+    harness.work_until_nothing_is_due()
+    assert harness.status_of(good) == "sent"
     assert accepted(double) == once_each([good])

@@ -14,8 +14,8 @@ import pytest
 
 from doubles.resend import Fault, ResendDouble
 from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, REFUSALS, named
-from e2e.kit import ORDINARY, URGENT, House, accepted, once_each
-from worker.bench import until
+from e2e.harness import ORDINARY, URGENT, E2eHarness, accepted, once_each
+from worker.harness import until
 
 MODES = {"single": URGENT, "batch": ORDINARY}
 PATHS = {"single": "/emails", "batch": "/emails/batch"}
@@ -36,54 +36,58 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @each_mode
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_fault(
+    name: str, mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     fault, verdict = FAULTS[name]
     resend.add_faults(replace(fault, times=-1, path=PATHS[mode]))
-    emails = house.send(priority=MODES[mode])
+    emails = harness.send(priority=MODES[mode])
 
     status, error_class, alone, together = AFTER[verdict]
     spent = alone if mode == "single" else together
     if mode == "batch" and name in SPENDS_NOTHING_IN_A_BATCH:
         spent = 0
-    assert house.state() == {(status, spent, error_class): 3}
+    assert harness.state() == {(status, spent, error_class): 3}
     assert accepted(resend) == (once_each(emails) if fault.accepts else {})
     opens = verdict == "config" and name in OF_THE_ACCOUNT
-    provider = house.provider("resend")
+    provider = harness.provider("resend")
     assert provider.circuit == ("open" if opens else "closed")
     assert bool(provider.circuit_reason) == opens
-    assert provider.waits_for == (verdict if verdict in ("rate", "quota") else None)
+    assert provider.limited_by == (verdict if verdict in ("rate", "quota") else None)
 
     resend.clear_faults()
-    house.work_until_settled()
+    harness.work_until_settled()
     if verdict == "uncertain":
-        assert house.state() == {("failed", 0, "ambiguous"): 3}
+        assert harness.state() == {("failed", 0, "ambiguous"): 3}
         assert accepted(resend) == {}
     else:
-        assert house.state() == {("sent", spent, None): 3}
+        assert harness.state() == {("sent", spent, None): 3}
         assert accepted(resend) == once_each(emails)
-        assert house.provider("resend").circuit == "closed"
+        assert harness.provider("resend").circuit == "closed"
 
 
 @each_mode
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refused_for_good(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_refused_for_good(
+    name: str, mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """One alone is dead at once. Those of a batch go again, each alone: they harm no other."""
     resend.add_faults(replace(REFUSALS[name], times=-1, path=PATHS[mode]))
-    emails = house.send(priority=MODES[mode])
+    emails = harness.send(priority=MODES[mode])
     if mode == "single":
-        assert house.state() == {("failed", 0, "permanent"): 3}
-        assert {house.email(email).dead_reason for email in emails} == {"permanent"}
-        assert all(house.email(email).error_message for email in emails)
+        assert harness.state() == {("failed", 0, "permanent"): 3}
+        assert {harness.email(email).dead_reason for email in emails} == {"permanent"}
+        assert all(harness.email(email).error_message for email in emails)
         resend.clear_faults()
-        house.clock.forward(timedelta(days=1))
-        house.work()
+        harness.clock.forward(timedelta(days=1))
+        harness.work()
         assert accepted(resend) == {}
     else:
-        house.work_until_settled()
-        assert house.state() == {("sent", 0, None): 3}
+        harness.work_until_settled()
+        assert harness.state() == {("sent", 0, None): 3}
         assert accepted(resend) == once_each(emails)
         assert resend.calls == {"/emails/batch": 1, "/emails": 3}
-    assert house.provider("resend").circuit == "closed"
+    assert harness.provider("resend").circuit == "closed"
 
 
 LATE = {
@@ -95,151 +99,167 @@ LATE = {
 
 @each_mode
 @pytest.mark.parametrize("name", LATE)
-def test_too_late(name: str, mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_too_late(
+    name: str, mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     resend.add_faults(replace(LATE[name]))
-    house.set(provider_timeout="200ms")
-    emails = house.send(priority=MODES[mode])
-    assert house.state() == {("pending", 1 if mode == "single" else 0, "ambiguous"): 3}
+    harness.set(provider_timeout="200ms")
+    emails = harness.send(priority=MODES[mode])
+    assert harness.state() == {("pending", 1 if mode == "single" else 0, "ambiguous"): 3}
     resend.clear_faults()
-    house.set(provider_timeout="30s")
-    house.work_until_settled()
-    assert set(house.statuses()) == {"sent"}
+    harness.set(provider_timeout="30s")
+    harness.work_until_settled()
+    assert set(harness.statuses()) == {"sent"}
     assert accepted(resend) == once_each(emails)
 
 
 @each_mode
 @pytest.mark.parametrize("as_date", [False, True], ids=["seconds", "date"])
-def test_retry_after(mode: str, house: House, resend: ResendDouble, *, as_date: bool) -> None:
+def test_worker_with_resend_retry_after(
+    mode: str, harness: E2eHarness, resend: ResendDouble, *, as_date: bool
+) -> None:
     """The provider is left alone until then; a worker that looks meanwhile makes no call."""
     start = datetime.now(UTC).replace(microsecond=0)
     date = start + timedelta(seconds=90)
     said = format_datetime(date, usegmt=True) if as_date else "90"
     fault = named(429, "rate_limit_exceeded")
     resend.add_faults(replace(fault, headers={"retry-after": said}, times=-1))
-    emails = house.send(priority=MODES[mode])
-    until = house.provider("resend").waits_until
+    emails = harness.send(priority=MODES[mode])
+    until = harness.provider("resend").limited_until
     # by the clock of the database, which is up to a second ahead here; dates are whole seconds
     second = timedelta(seconds=1)
     assert date - second <= until <= datetime.now(UTC) + (date - start) + second
-    assert house.state() == {("pending", 0, "rate"): 3}
-    assert house.events_of("resend") == ["RateLimited"]
+    assert harness.state() == {("pending", 0, "rate"): 3}
+    assert harness.events_of("resend") == ["RateLimited"]
 
     calls = resend.calls.total()
-    house.clock.set(until - timedelta(seconds=1))
-    house.work()
+    harness.clock.set(until - timedelta(seconds=1))
+    harness.work()
     assert resend.calls.total() == calls
     resend.clear_faults()
-    house.clock.set(until + timedelta(seconds=1))
-    house.work()
-    assert house.state() == {("sent", 0, None): 3}
+    harness.clock.set(until + timedelta(seconds=1))
+    harness.work()
+    assert harness.state() == {("sent", 0, None): 3}
     assert accepted(resend) == once_each(emails)
 
 
 @each_mode
 @pytest.mark.parametrize("usage", [False, True], ids=["silent", "with usage"])
-def test_daily_quota(mode: str, house: House, resend: ResendDouble, *, usage: bool) -> None:
+def test_worker_with_resend_daily_quota(
+    mode: str, harness: E2eHarness, resend: ResendDouble, *, usage: bool
+) -> None:
     """Four a day: what is too much goes the next day, and has spent nothing."""
     resend.set(daily=4, usage=usage)
-    first = house.send(3, priority=MODES[mode])
-    assert house.state() == {("sent", 0, None): 3}
-    second = house.send(3, priority=MODES[mode])
-    assert house.statuses()["pending"] >= 2
-    assert house.provider("resend").waits_for == "quota"
-    assert house.value("SELECT max(retries) FROM email_queue") == 0
+    first = harness.send(3, priority=MODES[mode])
+    assert harness.state() == {("sent", 0, None): 3}
+    second = harness.send(3, priority=MODES[mode])
+    assert harness.statuses()["pending"] >= 2
+    assert harness.provider("resend").limited_by == "quota"
+    assert harness.value("SELECT max(retries) FROM email_queue") == 0
 
     resend.set(ahead=25 * 3600.0)
-    house.clock.forward(timedelta(hours=25))
-    house.work_until_settled()
-    assert house.state() == {("sent", 0, None): 6}
+    harness.clock.forward(timedelta(hours=25))
+    harness.work_until_settled()
+    assert harness.state() == {("sent", 0, None): 6}
     assert accepted(resend) == once_each(first + second)
 
 
 @each_mode
-@pytest.mark.parametrize("told", ["invalid_api_key", "validation_error"])
-def test_wrong_key(told: str, mode: str, house: House, resend: ResendDouble) -> None:
+@pytest.mark.parametrize("reported", ["invalid_api_key", "validation_error"])
+def test_worker_with_resend_wrong_key(
+    reported: str, mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """The circuit opens and says why; no row is harmed, however long it takes."""
-    resend.set(wrong_key=told)
-    house.use_resend(resend, "re_wrong")
-    emails = house.send(priority=MODES[mode])
-    before = house.provider("resend")
+    resend.set(wrong_key=reported)
+    harness.use_resend(resend, "re_wrong")
+    emails = harness.send(priority=MODES[mode])
+    before = harness.provider("resend")
     assert before.circuit == "open"
-    assert told in before.circuit_reason
+    assert reported in before.circuit_reason
     assert "API key" in before.circuit_reason
     for _ in range(5):  # an hour of probes, farther and farther apart
-        house.clock.set(house.provider("resend").circuit_until + timedelta(seconds=1))
-        house.work()
-        assert house.provider("resend").circuit == "open"
-    assert house.provider("resend").circuit_since - before.circuit_since > timedelta(hours=1)
-    assert house.state() == {("pending", 0, "config"): 3}
+        harness.clock.set(harness.provider("resend").circuit_until + timedelta(seconds=1))
+        harness.work()
+        assert harness.provider("resend").circuit == "open"
+    assert harness.provider("resend").circuit_since - before.circuit_since > timedelta(hours=1)
+    assert harness.state() == {("pending", 0, "config"): 3}
 
-    house.use_resend(resend)
-    house.work_until_settled()
-    assert house.state() == {("sent", 0, None): 3}
+    harness.use_resend(resend)
+    harness.work_until_settled()
+    assert harness.state() == {("sent", 0, None): 3}
     assert accepted(resend) == once_each(emails)
-    assert house.events_of("resend")[-1] == "CircuitBreakerClosed"
+    assert harness.events_of("resend")[-1] == "CircuitBreakerClosed"
 
 
 @each_mode
-def test_unverified_domain(mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_unverified_domain(
+    mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """Only the emails of that domain wait; those of others go."""
     resend.set(unverified=["new.example.com"])
-    parked = [house.enqueue(priority=MODES[mode], from_email="a@new.example.com") for _ in "abc"]
-    sent = house.send(priority=MODES[mode])
-    house.work_until_nothing_is_due()
+    parked = [harness.enqueue(priority=MODES[mode], from_email="a@new.example.com") for _ in "abc"]
+    sent = harness.send(priority=MODES[mode])
+    harness.work_until_nothing_is_due()
     assert accepted(resend) == once_each(sent)
-    assert house.provider("resend").circuit == "closed"
-    assert {house.status_of(email) for email in parked} == {"pending"}
-    assert all(house.email(email).parked_since for email in parked)
-    assert {house.email(email).error_class for email in parked} == {"config"}
+    assert harness.provider("resend").circuit == "closed"
+    assert {harness.status_of(email) for email in parked} == {"pending"}
+    assert all(harness.email(email).parked_since for email in parked)
+    assert {harness.email(email).error_class for email in parked} == {"config"}
 
     resend.set(unverified=[])
-    house.work_until_settled()
+    harness.work_until_settled()
     assert accepted(resend) == once_each(sent + parked)
-    assert house.state() == {("sent", 0, None): 6}
+    assert harness.state() == {("sent", 0, None): 6}
 
 
 @each_mode
-def test_refused_connections(mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_refused_connections(
+    mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """Nobody listens: the circuit opens, and what is enqueued then waits and spends nothing."""
-    house.set(resend_api_url="http://127.0.0.1:9", batch_size="2")
-    tried = house.send(10, priority=MODES[mode])
-    provider = house.provider("resend")
+    harness.set(resend_api_url="http://127.0.0.1:9", batch_size="2")
+    tried = harness.send(10, priority=MODES[mode])
+    provider = harness.provider("resend")
     assert provider.circuit == "open"
     assert provider.circuit_reason.startswith("unreached")
-    later = house.send(5, priority=MODES[mode])
-    assert house.state() == {("pending", 1, "transient"): 10, ("pending", 0, None): 5}
-    house.use_resend(resend)
-    house.work_until_settled()
-    assert house.state() == {("sent", 1, None): 10, ("sent", 0, None): 5}
+    later = harness.send(5, priority=MODES[mode])
+    assert harness.state() == {("pending", 1, "transient"): 10, ("pending", 0, None): 5}
+    harness.use_resend(resend)
+    harness.work_until_settled()
+    assert harness.state() == {("sent", 1, None): 10, ("sent", 0, None): 5}
     assert accepted(resend) == once_each(tried + later)
 
 
 @each_mode
-def test_still_under_way(mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_still_under_way(
+    mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """The first call takes so long that the second meets it: 409, and nobody gets two."""
     resend.set(latency=3.0)
-    house.set(provider_timeout="500ms")
-    emails = house.send(1 if mode == "single" else 3, priority=MODES[mode])
-    house.clock.set(house.value("SELECT max(next_retry_at) FROM email_queue"))
-    house.set(provider_timeout="30s")
-    house.work()
-    assert "concurrent_idempotent_requests" in set(house.codes())
+    harness.set(provider_timeout="500ms")
+    emails = harness.send(1 if mode == "single" else 3, priority=MODES[mode])
+    harness.clock.set(harness.value("SELECT max(next_retry_at) FROM email_queue"))
+    harness.set(provider_timeout="30s")
+    harness.work()
+    assert "concurrent_idempotent_requests" in set(harness.codes())
     until(lambda: len(accepted(resend)) == len(emails), "the first call has ended")
     resend.set(latency=0.0)
-    house.work_until_settled()
-    assert set(house.statuses()) == {"sent"}
+    harness.work_until_settled()
+    assert set(harness.statuses()) == {"sent"}
     assert accepted(resend) == once_each(emails)
 
 
 @each_mode
-def test_other_content(mode: str, house: House, resend: ResendDouble) -> None:
+def test_worker_with_resend_other_content(
+    mode: str, harness: E2eHarness, resend: ResendDouble
+) -> None:
     """An earlier try arrived, and since then the sender changed: never a new key."""
     resend.add_faults(Fault(reset=True, accepts=True, times=-1))
-    emails = house.send(priority=MODES[mode])
+    emails = harness.send(priority=MODES[mode])
     resend.clear_faults()
-    house.set(from_email="Other <other@example.com>")
-    house.work_until_settled()
-    assert house.state().keys() == {("failed", 1 if mode == "single" else 0, "ambiguous")}
-    assert {house.email(email).dead_reason for email in emails} == {"uncertain"}
-    assert set(house.codes()) == {"invalid_idempotent_request"}
+    harness.set(from_email="Other <other@example.com>")
+    harness.work_until_settled()
+    assert harness.state().keys() == {("failed", 1 if mode == "single" else 0, "ambiguous")}
+    assert {harness.email(email).dead_reason for email in emails} == {"uncertain"}
+    assert set(harness.codes()) == {"invalid_idempotent_request"}
     assert accepted(resend) == once_each(emails)

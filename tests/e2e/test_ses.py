@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from doubles.ses import ACCESS_KEY, Fault, SesDouble
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 from support.queue import HOLD, RESEND
 
 THROTTLED = "TooManyRequestsException"
@@ -53,139 +53,150 @@ COUNTS = pytest.mark.parametrize("count", [1, 3], ids=["single", "several"])
 
 @COUNTS
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] != "ambiguous"])
-def test_fault(name: str, count: int, house: House, ses: SesDouble) -> None:
+def test_worker_with_ses_fault(name: str, count: int, harness: E2eHarness, ses: SesDouble) -> None:
     fault, verdict = FAULTS[name]
     ses.add_faults(replace(fault, times=-1))
-    emails = house.send(count)
+    emails = harness.send(count)
     status, error_class, spent = AFTER[verdict]
-    tried, waiting = house.state()[status, spent, error_class], house.state()["pending", 0, None]
+    tried, waiting = (
+        harness.state()[status, spent, error_class],
+        harness.state()["pending", 0, None],
+    )
     assert tried + waiting == count
     # What concerns all closes the door: the others may wait behind it untouched.
     assert tried >= (1 if verdict in ("rate", "quota", "config") else count)
-    provider = house.provider("ses")
+    provider = harness.provider("ses")
     assert provider.circuit == ("open" if verdict == "config" else "closed")
-    assert provider.waits_for == (verdict if verdict in ("rate", "quota") else None)
+    assert provider.limited_by == (verdict if verdict in ("rate", "quota") else None)
     assert accepted(ses) == {}
 
     ses.clear_faults()
     if verdict == "permanent":
-        house.clock.forward(timedelta(days=1))
-        house.work()
+        harness.clock.forward(timedelta(days=1))
+        harness.work()
         assert accepted(ses) == {}
         return
-    house.work_until_settled()
-    assert set(house.statuses()) == {"sent"}
-    assert house.value("SELECT sum(retries) FROM email_queue") == spent * count
+    harness.work_until_settled()
+    assert set(harness.statuses()) == {"sent"}
+    assert harness.value("SELECT sum(retries) FROM email_queue") == spent * count
     assert accepted(ses) == once_each(emails)
 
 
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] == "ambiguous"])
-def test_ambiguous(name: str, policy: str, count: int, house: House, ses: SesDouble) -> None:
+def test_worker_with_ses_ambiguous(
+    name: str, policy: str, count: int, harness: E2eHarness, ses: SesDouble
+) -> None:
     fault, _ = FAULTS[name]
     ses.add_faults(replace(fault, times=-1))
-    check_uncertain(house, ses, policy, count, taken=fault.accepts)
+    check_uncertain(harness, ses, policy, count, taken=fault.accepts)
 
 
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
-def test_too_late(policy: str, count: int, house: House, ses: SesDouble, *, taken: bool) -> None:
+def test_worker_with_ses_too_late(
+    policy: str, count: int, harness: E2eHarness, ses: SesDouble, *, taken: bool
+) -> None:
     ses.add_faults(Fault(delay=1.0, accepts=taken, times=-1))
-    house.set(provider_timeout="200ms")
-    check_uncertain(house, ses, policy, count, taken=taken)
+    harness.set(provider_timeout="200ms")
+    check_uncertain(harness, ses, policy, count, taken=taken)
 
 
-def check_uncertain(house: House, ses: SesDouble, policy: str, count: int, *, taken: bool) -> None:
+def check_uncertain(
+    harness: E2eHarness, ses: SesDouble, policy: str, count: int, *, taken: bool
+) -> None:
     """Held, it is never sent again; else it is, and arrives twice if the first try had."""
-    emails = house.send(count, policy)
+    emails = harness.send(count, policy)
     after = ("failed", 0) if policy == HOLD else ("pending", 1)
-    assert house.state() == {(*after, "ambiguous"): count}
+    assert harness.state() == {(*after, "ambiguous"): count}
     before = accepted(ses)
     assert before == (once_each(emails) if taken else {})
     ses.clear_faults()
-    house.set(provider_timeout="30s")
+    harness.set(provider_timeout="30s")
     if policy == HOLD:
-        reasons = house.rows("SELECT DISTINCT dead_reason::text FROM email_queue")
+        reasons = harness.rows("SELECT DISTINCT dead_reason::text FROM email_queue")
         assert [row.dead_reason for row in reasons] == ["uncertain"]
-        house.clock.forward(timedelta(days=1))
-        house.work()
+        harness.clock.forward(timedelta(days=1))
+        harness.work()
         assert accepted(ses) == before
     else:
-        house.work_until_settled()
-        assert house.state() == {("sent", 1, None): count}
+        harness.work_until_settled()
+        assert harness.state() == {("sent", 1, None): count}
         assert accepted(ses) == before + once_each(emails)
 
 
-def test_an_outage_opens_the_circuit(house: House, ses: SesDouble) -> None:
+def test_an_outage_opens_the_circuit(harness: E2eHarness, ses: SesDouble) -> None:
     """Five failures, then one probe at a time: it spends nothing."""
     ses.add_faults(Fault("InternalFailure", "oops", 500, times=-1))
-    tried = house.send(8, RESEND)
-    assert house.provider("ses").circuit == "open"
-    later = house.send(3, RESEND)
-    spent = house.state()["pending", 1, "ambiguous"]
+    tried = harness.send(8, RESEND)
+    assert harness.provider("ses").circuit == "open"
+    later = harness.send(3, RESEND)
+    spent = harness.state()["pending", 1, "ambiguous"]
     assert 5 <= spent <= 8
-    assert house.state()["pending", 0, None] == 11 - spent
-    house.clock.set(house.provider("ses").circuit_until)
-    house.work()
-    assert house.events_of("ses")[-2:] == ["CircuitBreakerHalfOpen", "CircuitBreakerOpened"]
-    assert house.value("SELECT sum(retries) FROM email_queue") == spent
+    assert harness.state()["pending", 0, None] == 11 - spent
+    harness.clock.set(harness.provider("ses").circuit_until)
+    harness.work()
+    assert harness.events_of("ses")[-2:] == ["CircuitBreakerHalfOpen", "CircuitBreakerOpened"]
+    assert harness.value("SELECT sum(retries) FROM email_queue") == spent
     ses.clear_faults()
-    house.work_until_settled()
+    harness.work_until_settled()
     assert accepted(ses) == once_each(tried + later)
 
 
-def test_nobody_listens(house: House, ses: SesDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_with_ses_nobody_listens(
+    harness: E2eHarness, ses: SesDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing was sent: a retry each, until the circuit opens and the others wait untouched."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_SESV2", "http://127.0.0.1:9")
-    tried = house.send(8)
-    assert house.provider("ses").circuit == "open"
-    later = house.send(3)
-    spent = house.state()["pending", 1, "transient"]
+    tried = harness.send(8)
+    assert harness.provider("ses").circuit == "open"
+    later = harness.send(3)
+    spent = harness.state()["pending", 1, "transient"]
     assert 5 <= spent <= 8
-    assert house.state()["pending", 0, None] == 11 - spent
+    assert harness.state()["pending", 0, None] == 11 - spent
     monkeypatch.setenv("AWS_ENDPOINT_URL_SESV2", ses.url)
-    house.work_until_settled()
-    assert house.value("SELECT sum(retries) FROM email_queue") == spent
+    harness.work_until_settled()
+    assert harness.value("SELECT sum(retries) FROM email_queue") == spent
     assert accepted(ses) == once_each(tried + later)
 
 
-def test_unverified_domain(house: House, ses: SesDouble) -> None:
+def test_worker_with_ses_unverified_domain(harness: E2eHarness, ses: SesDouble) -> None:
     ses.set(unverified=("new.example.com",))
-    parked = house.enqueue(from_email="a@new.example.com")
-    sent = house.send()
+    parked = harness.enqueue(from_email="a@new.example.com")
+    sent = harness.send()
     assert accepted(ses) == once_each(sent)
-    assert house.email(parked).parked_since is not None
+    assert harness.email(parked).parked_since is not None
     ses.set(unverified=())
-    house.work_until_settled()
+    harness.work_until_settled()
     assert accepted(ses) == once_each([*sent, parked])
-    assert house.state() == {("sent", 0, None): 4}
+    assert harness.state() == {("sent", 0, None): 4}
 
 
-def test_wrong_key(house: House, ses: SesDouble) -> None:
+def test_worker_with_ses_wrong_key(harness: E2eHarness, ses: SesDouble) -> None:
     ses.set(keys=("AKIAOTHER",))
-    emails = house.send()
-    assert house.provider("ses").circuit == "open"
-    assert "UnrecognizedClientException" in house.provider("ses").circuit_reason
+    emails = harness.send()
+    assert harness.provider("ses").circuit == "open"
+    assert "UnrecognizedClientException" in harness.provider("ses").circuit_reason
     ses.set(keys=(ACCESS_KEY,))
-    house.work_until_settled()
-    assert house.state() == {("sent", 0, None): 3}
+    harness.work_until_settled()
+    assert harness.state() == {("sent", 0, None): 3}
     assert accepted(ses) == once_each(emails)
 
 
 @pytest.mark.parametrize("region", ["xx-nowhere-1", None])
-def test_wrong_region(
-    region: str | None, house: House, monkeypatch: pytest.MonkeyPatch, ses: SesDouble
+def test_worker_with_ses_wrong_region(
+    region: str | None, harness: E2eHarness, monkeypatch: pytest.MonkeyPatch, ses: SesDouble
 ) -> None:
     """A region that does not exist, and none at all: the circuit says so, the rows wait."""
     monkeypatch.delenv("AWS_ENDPOINT_URL_SESV2")
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     given: dict[str, Any] = {"ses_region": region} if region else {"ses_region": ""}
-    house.set(**given)
-    house.send()
-    assert house.provider("ses").circuit == "open"
-    assert "region" in house.provider("ses").circuit_reason
-    assert house.value("SELECT sum(retries) FROM email_queue") == 0
+    harness.set(**given)
+    harness.send()
+    assert harness.provider("ses").circuit == "open"
+    assert "region" in harness.provider("ses").circuit_reason
+    assert harness.value("SELECT sum(retries) FROM email_queue") == 0
     assert ses.accepted() == []

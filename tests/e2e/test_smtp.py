@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from doubles.smtp import Fault, SmtpDouble, serve
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 from support.queue import HOLD, RESEND
 
 FAULTS: dict[str, tuple[Fault, str]] = {
@@ -49,68 +49,77 @@ COUNTS = pytest.mark.parametrize("count", [1, 3], ids=["single", "several"])
 
 @COUNTS
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] != "ambiguous"])
-def test_fault(name: str, count: int, house: House, smtp: SmtpDouble) -> None:
+def test_worker_with_smtp_fault(
+    name: str, count: int, harness: E2eHarness, smtp: SmtpDouble
+) -> None:
     fault, verdict = FAULTS[name]
     smtp.add_faults(replace(fault, times=-1))
-    emails = house.send(count)
+    emails = harness.send(count)
     status, error_class, spent = AFTER[verdict]
-    tried, waiting = house.state()[status, spent, error_class], house.state()["pending", 0, None]
+    tried, waiting = (
+        harness.state()[status, spent, error_class],
+        harness.state()["pending", 0, None],
+    )
     assert tried + waiting == count
     # What concerns all closes the door: the others may wait behind it untouched.
     assert tried >= (1 if verdict in ("rate", "quota", "config") else count)
-    assert house.provider("smtp").circuit == ("open" if verdict == "config" else "closed")
+    assert harness.provider("smtp").circuit == ("open" if verdict == "config" else "closed")
     assert accepted(smtp) == {}
-    suppressed = house.value("SELECT count(*) FROM email_suppressions")
+    suppressed = harness.value("SELECT count(*) FROM email_suppressions")
     assert suppressed == (count if name == "no such user" else 0)
 
     smtp.clear_faults()
     if verdict == "permanent":
-        house.clock.forward(timedelta(days=1))
-        house.work()
+        harness.clock.forward(timedelta(days=1))
+        harness.work()
         assert accepted(smtp) == {}
         return
-    house.work_until_settled()
-    assert set(house.statuses()) == {"sent"}
-    assert house.value("SELECT sum(retries) FROM email_queue") == spent * count
+    harness.work_until_settled()
+    assert set(harness.statuses()) == {"sent"}
+    assert harness.value("SELECT sum(retries) FROM email_queue") == spent * count
     assert accepted(smtp) == once_each(emails)
 
 
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] == "ambiguous"])
-def test_ambiguous(name: str, policy: str, count: int, house: House, smtp: SmtpDouble) -> None:
+def test_worker_with_smtp_ambiguous(
+    name: str, policy: str, count: int, harness: E2eHarness, smtp: SmtpDouble
+) -> None:
     """Held, it is never sent again; else it is, and arrives twice if the first try had."""
     fault, _ = FAULTS[name]
     smtp.add_faults(replace(fault, times=-1))
-    emails = house.send(count, policy)
+    emails = harness.send(count, policy)
     before = accepted(smtp)
     assert before == (once_each(emails) if fault.accepts else {})
     after = ("failed", 0) if policy == HOLD else ("pending", 1)
-    assert house.state() == {(*after, "ambiguous"): count}
+    assert harness.state() == {(*after, "ambiguous"): count}
     smtp.clear_faults()
     if policy == HOLD:
-        house.clock.forward(timedelta(days=1))
-        house.work()
+        harness.clock.forward(timedelta(days=1))
+        harness.work()
         assert accepted(smtp) == before
     else:
-        house.work_until_settled()
-        assert house.state() == {("sent", 1, None): count}
+        harness.work_until_settled()
+        assert harness.state() == {("sent", 1, None): count}
         assert accepted(smtp) == before + once_each(emails)
 
 
 @COUNTS
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
-def test_too_late_to_know(count: int, house: House, smtp: SmtpDouble, *, taken: bool) -> None:
+def test_too_late_to_know(
+    count: int, harness: E2eHarness, smtp: SmtpDouble, *, taken: bool
+) -> None:
     """It answers to the whole message when nobody waits any more: held, it is not repeated."""
     smtp.add_faults(Fault("end", delay=1.0, accepts=taken, times=-1))
-    house.set(provider_timeout="200ms")
-    emails = house.send(count, HOLD)
-    assert house.state() == {("failed", 0, "ambiguous"): count}
-    assert {house.email(email).dead_reason for email in emails} == {"uncertain"}
+    harness.set(provider_timeout="200ms")
+    emails = harness.send(count, HOLD)
+    assert harness.state() == {("failed", 0, "ambiguous"): count}
+    assert {harness.email(email).dead_reason for email in emails} == {"uncertain"}
     smtp.clear_faults()
-    house.set(provider_timeout="30s")
-    house.clock.forward(timedelta(days=1))
-    house.work()
+    harness.set(provider_timeout="30s")
+    harness.clock.forward(timedelta(days=1))
+    harness.work()
     assert set(accepted(smtp)) <= set(once_each(emails))
     assert set(accepted(smtp).values()) <= {1}
 
@@ -118,53 +127,57 @@ def test_too_late_to_know(count: int, house: House, smtp: SmtpDouble, *, taken: 
 @pytest.mark.parametrize(
     ("step", "verdict"), [("greeting", "transient"), ("rcpt", "transient"), ("end", "ambiguous")]
 )
-def test_too_late(step: str, verdict: str, house: House, smtp: SmtpDouble) -> None:
+def test_worker_with_smtp_too_late(
+    step: str, verdict: str, harness: E2eHarness, smtp: SmtpDouble
+) -> None:
     """It answers in the end, but nobody waits any more."""
     smtp.add_faults(Fault(step, delay=1.0, times=-1))  # type: ignore[arg-type]
-    house.set(provider_timeout="200ms")
-    emails = house.send(2, RESEND)
-    assert house.state() == {("pending", 1, verdict): 2}
+    harness.set(provider_timeout="200ms")
+    emails = harness.send(2, RESEND)
+    assert harness.state() == {("pending", 1, verdict): 2}
     smtp.clear_faults()
-    house.set(provider_timeout="30s")
-    house.work_until_settled()
+    harness.set(provider_timeout="30s")
+    harness.work_until_settled()
     assert accepted(smtp) == once_each(emails)
 
 
-def test_nobody_listens(house: House, smtp: SmtpDouble) -> None:
-    house.set(smtp_url="smtp://127.0.0.1:9?tls=none")
-    tried = house.send(8)
-    assert house.provider("smtp").circuit == "open"
-    later = house.send(3)
-    spent = house.state()["pending", 1, "transient"]
+def test_worker_with_smtp_nobody_listens(harness: E2eHarness, smtp: SmtpDouble) -> None:
+    harness.set(smtp_url="smtp://127.0.0.1:9?tls=none")
+    tried = harness.send(8)
+    assert harness.provider("smtp").circuit == "open"
+    later = harness.send(3)
+    spent = harness.state()["pending", 1, "transient"]
     assert 5 <= spent <= 8
-    assert house.state()["pending", 0, None] == 11 - spent
-    house.use_smtp(smtp)
-    house.work_until_settled()
-    assert house.value("SELECT sum(retries) FROM email_queue") == spent
+    assert harness.state()["pending", 0, None] == 11 - spent
+    harness.use_smtp(smtp)
+    harness.work_until_settled()
+    assert harness.value("SELECT sum(retries) FROM email_queue") == spent
     assert accepted(smtp) == once_each(tried + later)
 
 
-def test_wrong_password(house: House) -> None:
+def test_worker_with_smtp_wrong_password(harness: E2eHarness) -> None:
     """The circuit opens and says why; no row is harmed, and no secret told."""
     with serve(SmtpDouble(user="shop", password="right")) as double:
-        house.use("smtp", smtp_url=double.url.replace("right", "wr0ng"))
-        emails = house.send()
-        provider = house.provider("smtp")
+        harness.use("smtp", smtp_url=double.url.replace("right", "wr0ng"))
+        emails = harness.send()
+        provider = harness.provider("smtp")
         assert provider.circuit == "open"
         assert provider.circuit_reason
         assert "wr0ng" not in provider.circuit_reason
-        house.use_smtp(double)
-        house.work_until_settled()
-        assert house.state() == {("sent", 0, None): 3}
+        harness.use_smtp(double)
+        harness.work_until_settled()
+        assert harness.state() == {("sent", 0, None): 3}
         assert accepted(double) == once_each(emails)
 
 
-def test_a_copy_that_the_server_refuses_is_in_email_logs(house: House, smtp: SmtpDouble) -> None:
+def test_a_copy_that_the_server_refuses_is_in_email_logs(
+    harness: E2eHarness, smtp: SmtpDouble
+) -> None:
     smtp.add_faults(Fault("rcpt", "550 5.1.1 <cc@example.com> no such user", to="cc@"))
-    queue_id = house.enqueue(cc=["cc@example.com"], bcc=["bcc@example.com"])
-    house.work()
-    assert house.email(queue_id).status == "sent"
-    (entry,) = [each for each in house.log(queue_id) if each.event == "copy_refused"]
+    queue_id = harness.enqueue(cc=["cc@example.com"], bcc=["bcc@example.com"])
+    harness.work()
+    assert harness.email(queue_id).status == "sent"
+    (entry,) = [each for each in harness.log(queue_id) if each.event == "copy_refused"]
     assert (entry.error_code, entry.provider) == ("5.1.1", "smtp")
     assert "no such user" in entry.error_message
     assert "cc@example.com" not in entry.error_message

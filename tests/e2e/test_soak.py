@@ -24,9 +24,9 @@ def test_soak(kind: str, migrations: Path) -> None:
     Of those that cannot be sent each dies for its own reason, and no other with it.
     """
     with opened(PLANS[kind], migrations) as soak:
-        told = soak.run()
-    assert told["good"], json.dumps(told)
-    assert told["faults_met"] > 0
-    assert told["bad"] >= len(soak.bad.kinds)
-    assert told["restarts"] == 1
-    assert told["old_processor"]["sent"] > 0
+        reported = soak.run()
+    assert reported["good"], json.dumps(reported)
+    assert reported["faults_met"] > 0
+    assert reported["bad"] >= len(soak.bad.kinds)
+    assert reported["restarts"] == 1
+    assert reported["old_processor"]["sent"] > 0

@@ -42,7 +42,7 @@ def cancel(queue: Queue, email: UUID) -> UUID:
     return email
 
 
-def test_each_status(queue: Queue) -> None:
+def test_find_emails_each_status(queue: Queue) -> None:
     later = datetime.now(UTC) + timedelta(days=1)
     sending = queue.enqueue()
     assert [email.id for email in queue.claim()] == [sending]
@@ -63,7 +63,7 @@ def test_each_status(queue: Queue) -> None:
     assert len(find(queue)) == queue.value("SELECT mailgres.count_emails()") == 5
 
 
-def test_each_key(queue: Queue) -> None:
+def test_find_emails_each_key(queue: Queue) -> None:
     ana = queue.enqueue("welcome_user", "Ana@Example.com", tenant_id="acme")
     bo = queue.enqueue("signup_confirmation", "bo@mail.example.com", tenant_id="globex",
                        payload={"name": "Bo", "url": "https://example.com"})  # fmt: skip
@@ -86,7 +86,7 @@ def test_each_key(queue: Queue) -> None:
     assert find(queue, recipient=["@ample.com"]) == find(queue, tenant=[]) == []
 
 
-def test_windows_and_orders(queue: Queue) -> None:
+def test_find_emails_windows_and_orders(queue: Queue) -> None:
     clock = Clock(queue.conn)
     start = clock.now
     emails = []
@@ -108,7 +108,7 @@ def test_windows_and_orders(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("sort", ["newest", "oldest"])
-def test_pages(queue: Queue, sort: str) -> None:
+def test_find_emails_pages(queue: Queue, sort: str) -> None:
     emails = [die(queue, queue.enqueue()) for _ in range(5)]
     expected = emails if sort == "oldest" else emails[::-1]
     found = pages(queue, sort, 2, status=["failed"])
@@ -123,7 +123,7 @@ def test_a_page_goes_on_where_the_last_ended_though_rows_left(queue: Queue) -> N
     assert [row.id for row in queue.rows(FIND, given, first[-1], 2, "oldest")] == emails[2:]
 
 
-def test_counting_stops(queue: Queue) -> None:
+def test_find_emails_counting_stops(queue: Queue) -> None:
     for _ in range(3):
         queue.enqueue()
     assert queue.value("SELECT mailgres.count_emails('{}', 2)") == 2
@@ -171,7 +171,7 @@ def test_imported_with_times_of_their_own(queue: Queue) -> None:
         ({}, "colour", "emails cannot be sorted like this"),
     ],
 )
-def test_refusals(queue: Queue, given: object, sort: str, why: str) -> None:
+def test_find_emails_refusals(queue: Queue, given: object, sort: str, why: str) -> None:
     with pytest.raises(psycopg.DatabaseError, match=why) as refused:
         queue.rows(FIND, Jsonb(given), None, 1, sort)
     assert refused.value.sqlstate == "MG080"

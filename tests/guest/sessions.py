@@ -153,7 +153,7 @@ def _select(sql: str) -> str:
 
 
 STORY: tuple[Call, ...] = (
-    _worker("mailgres.sleep('sleeper', '1 hour') IS NULL"),
+    _worker("mailgres.mark_asleep('sleeper', '1 hour') IS NULL"),
     # enqueuing: each of the ways in
     _enqueue("plain"),
     _enqueue(
@@ -222,8 +222,8 @@ STORY: tuple[Call, ...] = (
     _claim("third", forward="3 minutes"),
     _finish("third", "permanent", ", 'code', '550', 'message', 'no such user', 'suppress', true"),
     _worker("mailgres.capture('[]')"),
-    _worker("mailgres.rise('sleeper')"),
-    _worker("mailgres.rate_frees_at()"),
+    _worker("mailgres.mark_awake('sleeper')"),
+    _worker("mailgres.rate_limit_ends_at()"),
     _worker("mailgres.template_contents('welcome_user', 1)"),
     # processors without tokens
     _enqueue("rpc"),
@@ -268,7 +268,7 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.resume_route('bulk')"),
     _operator("mailgres.pause_tenant('acme', 'unpaid')"),
     _operator("mailgres.resume_tenant('acme')"),
-    _operator("mailgres.weigh_tenant('acme', 2)"),
+    _operator("mailgres.set_tenant_weight('acme', 2)"),
     _operator("mailgres.set_tenant('acme', '{\"contact_email\": \"a@example.com\"}')"),
     _operator(
         'mailgres.set_policy(\'mine\', \'{"max_retries": 2, "steps": ["00:01:30", "1 day"]}\')'
@@ -291,26 +291,26 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.promote()", forward="40 days"),
     _operator("mailgres.reap()"),
     _operator("mailgres.expire()"),
-    _operator("mailgres.fold()"),
+    _operator("mailgres.fold_rollups()"),
     _operator("mailgres.measure_depth('0')"),
     _operator("mailgres.heartbeat('w', '1', '{}')"),
-    _operator("(mailgres.take_deaths()).handled"),
-    _operator("(mailgres.tell(10, 'ops@example.com')).handled"),
+    _operator("(mailgres.log_dead_letters()).handled"),
+    _operator("(mailgres.notify_dead_letters(10, 'ops@example.com')).handled"),
     _operator("(mailgres.check_alerts('ops@example.com')).handled"),
-    _operator("(mailgres.take_news('hash')).handled"),
-    _operator("mailgres.note_webhook('hash', true)"),
-    _operator("mailgres.note_janitor('rollups', 'w', 'no', '5 seconds')"),
+    _operator("(mailgres.deliver_notifications('hash')).handled"),
+    _operator("mailgres.record_webhook_result('hash', true)"),
+    _operator("mailgres.record_janitor_run('fold_rollups', 'w', 'no', '5 seconds')"),
     _operator("mailgres.failing_janitors()"),
     _operator("mailgres.archive_dead_letters()"),
-    _operator("mailgres.retain()", forward="400 days"),
-    _operator("mailgres.trim_rollups()"),
+    _operator("mailgres.delete_expired_emails()", forward="400 days"),
+    _operator("mailgres.delete_expired_rollups()"),
     _operator("mailgres.purge_archive()"),
-    _operator("mailgres.forget_workers()"),
+    _operator("mailgres.delete_stale_workers()"),
     _operator("mailgres.purge_dead_letters('{}', '{}')"),
     # what is shown
     _operator("mailgres.now() IS NOT NULL"),
-    _operator("mailgres.turns()"),
-    _operator("count(*) FROM mailgres.count_open()"),
+    _operator("mailgres.claim_number()"),
+    _operator("count(*) FROM mailgres.count_depth()"),
     _operator("rule, subject, figure FROM mailgres.alerts_now() ORDER BY 1, 2"),
     _operator("mailgres.eta()"),
     _operator("mailgres.provider_states()"),

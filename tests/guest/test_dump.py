@@ -66,7 +66,7 @@ def check(url: str) -> None:
         queue.start_attempts([email])
         (done,) = queue.finish(report(email, "sent"))
         assert done.status == "sent"
-        queue.run("SELECT mailgres.fold()")
+        queue.run("SELECT mailgres.fold_rollups()")
         counted = "SELECT sum(emails) FROM mailgres.counted_by_status WHERE status = 'sent'"
         assert queue.value(counted) == EVERY_STATUS["sent"] + 1
 

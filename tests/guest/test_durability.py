@@ -120,7 +120,7 @@ def test_a_crash_loses_no_claim_no_start_and_no_outcome(place: Place, migrations
         assert queue.email(queue_id).lease_token == claimed.lease_token
         queue.start_attempts([claimed])
     with crashing(place) as queue:
-        assert queue.email(queue_id).begun_at is not None
+        assert queue.email(queue_id).attempt_started_at is not None
         queue.finish(report(claimed, "sent"))
     with crashing(place) as queue:
         assert queue.email(queue_id).status == "sent"

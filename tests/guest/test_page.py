@@ -19,13 +19,15 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_its_sql_runs(conn: psycopg.Connection) -> None:
+def test_guest_page_its_sql_runs(conn: psycopg.Connection) -> None:
     assert blocks("sql")
     for block in blocks("sql"):
         conn.execute(block.encode())
 
 
-def test_its_commands_run(database_url: str, empty_database_url: str, tmp_path: Path) -> None:
+def test_guest_page_its_commands_run(
+    database_url: str, empty_database_url: str, tmp_path: Path
+) -> None:
     """In a row, as one who restores types them."""
     programs = Path(archives.program("pg_dump", archives.server_major(database_url))).parent
     environment = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from guest.stage import Stage
+from guest.story_run import StoryRun
 from support.queue import Queue
 
 WITHOUT_IDENTITY = """
@@ -34,9 +34,11 @@ def test_a_publication_of_all_tables_stops_nothing(
 ) -> None:
     """Enqueuing, claiming, finishing, folding, all janitors, every call of an operator."""
     conn.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-    stage = Stage(database_url, {}, datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1))
-    stage.tell()
-    conn.execute("SELECT mailgres.fold()")
-    for table in ("mailgres.rollup_deltas", "mailgres.try_deltas"):
+    stage = StoryRun(
+        database_url, {}, datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    )
+    stage.run()
+    conn.execute("SELECT mailgres.fold_rollups()")
+    for table in ("mailgres.rollup_deltas", "mailgres.attempt_deltas"):
         assert conn.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
     conn.execute("TRUNCATE email_queue, mailgres.attachments")

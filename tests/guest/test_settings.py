@@ -12,7 +12,7 @@ import pytest
 
 import mailgres
 from guest.sessions import SETTINGS, STORY
-from guest.stage import Stage, Told
+from guest.story_run import Reported, StoryRun
 from support.postgres import Server
 
 CALLABLE = """
@@ -33,10 +33,10 @@ def now() -> datetime:
 
 
 @pytest.fixture(scope="module")
-def expected(server: Server, template: str, now: datetime) -> Iterator[Told]:
+def expected(server: Server, template: str, now: datetime) -> Iterator[Reported]:
     """What the story tells with the settings that a server is born with."""
     with server.database(template) as url:
-        yield Stage(url, {}, now).tell()
+        yield StoryRun(url, {}, now).run()
 
 
 def test_every_function_that_a_role_may_call_is_in_the_story(database_url: str) -> None:
@@ -48,11 +48,11 @@ def test_every_function_that_a_role_may_call_is_in_the_story(database_url: str) 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_setting_changes_what_is_done(
-    name: str, database_url: str, now: datetime, expected: Told
+    name: str, database_url: str, now: datetime, expected: Reported
 ) -> None:
-    told = Stage(database_url, SETTINGS[name], now).tell()
+    reported = StoryRun(database_url, SETTINGS[name], now).run()
     for part, content in expected.items():
-        assert told[part] == content, part
+        assert reported[part] == content, part
 
 
 STRINGS = re.compile(r"(\w?)'((?:[^']|'')*)'")
@@ -75,7 +75,7 @@ def test_no_function_body_has_a_backslash_in_a_plain_string(database_url: str) -
 
 
 @pytest.mark.parametrize(
-    "path", sorted(Path(mailgres.__file__).parent.glob("*.sql")), ids=lambda path: path.name
+    "path", sorted(Path(mailgres.__file__).parent.rglob("*.sql")), ids=lambda path: path.name
 )
 def test_no_query_of_ours_has_a_backslash_in_a_plain_string(path: Path) -> None:
     text = re.sub(r"--[^\n]*", "", path.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ LATER = (
     "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com',"
     " p_scheduled_for => now() + interval '1 minute')"
 )
-ASLEEP = "SELECT mailgres.sleep('w', '10 minutes')"
+ASLEEP = "SELECT mailgres.mark_asleep('w', '10 minutes')"
 NAME = "mailgres two-phase"
 
 

@@ -7,18 +7,18 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from doubles.http_server import serving
-from janitor.desk import SECRET, Desk, Hook
-from janitor.house import House
+from janitor.harness import JanitorHarness
+from janitor.notifier import SECRET, Hook, Notifier
 from support.fixtures import clock, committed, queue, shared_connection, shared_url
 
 __all__ = ["clock", "committed", "queue", "shared_connection", "shared_url"]
 
 
 @pytest.fixture
-def house(conn: psycopg.Connection, database_url: str) -> Iterator[House]:
+def harness(conn: psycopg.Connection, database_url: str) -> Iterator[JanitorHarness]:
     """A queue of the test's own, and a pool as a worker has one."""
     with ConnectionPool(database_url, min_size=1, max_size=4, timeout=20) as pool:
-        yield House(conn, database_url, pool)
+        yield JanitorHarness(conn, database_url, pool)
 
 
 @pytest.fixture
@@ -30,5 +30,5 @@ def hook() -> Iterator[Hook]:
 
 
 @pytest.fixture
-def desk(house: House, hook: Hook) -> Desk:
-    return Desk(house, hook)
+def notifier(harness: JanitorHarness, hook: Hook) -> Notifier:
+    return Notifier(harness, hook)

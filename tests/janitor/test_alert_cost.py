@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from claim.plans import watched
-from janitor.desk import MINUTE
+from janitor.notifier import MINUTE
 from support.postgres import Connect, Server
 from support.queue import Clock, Queue
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from janitor.desk import MINUTE
-from janitor.house import DAY
+from janitor.harness import DAY
+from janitor.notifier import MINUTE
 from support.postgres import Connect
 from support.queue import Clock, Queue
 
@@ -34,7 +34,7 @@ DEAD = """
 HEARTBEAT = "SELECT mailgres.heartbeat('w')"
 
 
-class Stage:
+class RuleHarness:
     """A queue in which things go wrong; a worker lives until it is said to be dead."""
 
     def __init__(self, queue: Queue, clock: Clock) -> None:
@@ -58,150 +58,150 @@ class Stage:
 
 
 @pytest.fixture
-def stage(queue: Queue, clock: Clock) -> Stage:
-    return Stage(queue, clock)
+def rules(queue: Queue, clock: Clock) -> RuleHarness:
+    return RuleHarness(queue, clock)
 
 
 # Each pair: what does not let the rule fire yet, and what does then.
 
 
-def failure_rate(stage: Stage) -> Iterator[None]:
-    stage.end(RETRY, 10)  # of too few
+def failure_rate(rules: RuleHarness) -> Iterator[None]:
+    rules.end(RETRY, 10)  # of too few
     yield
-    stage.end(SENT, 90)  # exactly 10 %
+    rules.end(SENT, 90)  # exactly 10 %
     yield
-    stage.end(DEAD, 1)
+    rules.end(DEAD, 1)
 
 
-def failure_rate_of_old(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 40)
-    stage.wait(61 * MINUTE)
+def failure_rate_of_old(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 40)
+    rules.wait(61 * MINUTE)
     yield
-    stage.end(DEAD, 20)
+    rules.end(DEAD, 20)
 
 
-def dead_letters(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 100)
+def dead_letters(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 100)
     yield
-    stage.end(DEAD, 1)
+    rules.end(DEAD, 1)
 
 
-def dead_letters_ceiling(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 10_000)
+def dead_letters_ceiling(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 10_000)
     yield
-    stage.end(DEAD, 1)
+    rules.end(DEAD, 1)
 
 
-def dead_letter_rate(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 10)
+def dead_letter_rate(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 10)
     yield
-    stage.wait(2 * 60 * MINUTE)
-    stage.end(SENT, 490)
-    stage.end(RETRY, 100)  # these may still arrive
+    rules.wait(2 * 60 * MINUTE)
+    rules.end(SENT, 490)
+    rules.end(RETRY, 100)  # these may still arrive
     yield
-    stage.end(DEAD, 1)
+    rules.end(DEAD, 1)
 
 
-def tenant_dead_letters(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 50, tenant="acme")
-    stage.end(DEAD, 50, tenant="other")
+def tenant_dead_letters(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 50, tenant="acme")
+    rules.end(DEAD, 50, tenant="other")
     yield
-    stage.end(DEAD, 1, tenant="acme")
+    rules.end(DEAD, 1, tenant="acme")
 
 
-def backlog(stage: Stage) -> Iterator[None]:
+def backlog(rules: RuleHarness) -> Iterator[None]:
     for _ in range(50):
-        stage.queue.enqueue()
-    stage.wait(10 * MINUTE)
+        rules.queue.enqueue()
+    rules.wait(10 * MINUTE)
     yield
-    stage.queue.enqueue()
+    rules.queue.enqueue()
 
 
-def backlog_that_is_new(stage: Stage) -> Iterator[None]:
+def backlog_that_is_new(rules: RuleHarness) -> Iterator[None]:
     for _ in range(60):
-        stage.queue.enqueue()
-    stage.wait(4 * MINUTE)
+        rules.queue.enqueue()
+    rules.wait(4 * MINUTE)
     yield
-    stage.wait(MINUTE)
+    rules.wait(MINUTE)
 
 
-def backlog_that_nobody_promotes(stage: Stage) -> Iterator[None]:
+def backlog_that_nobody_promotes(rules: RuleHarness) -> Iterator[None]:
     for _ in range(60):
-        stage.queue.enqueue(scheduled_for=stage.clock.now + DAY)
-    stage.wait(DAY)
+        rules.queue.enqueue(scheduled_for=rules.clock.now + DAY)
+    rules.wait(DAY)
     yield
-    stage.wait(5 * MINUTE)
+    rules.wait(5 * MINUTE)
 
 
-def template_failing(stage: Stage) -> Iterator[None]:
-    stage.end(DEAD, 4, template="broken")
+def template_failing(rules: RuleHarness) -> Iterator[None]:
+    rules.end(DEAD, 4, template="broken")
     yield
-    stage.end(SENT, 4, template="broken")  # exactly half
+    rules.end(SENT, 4, template="broken")  # exactly half
     yield
-    stage.end(DEAD, 1, template="broken")
+    rules.end(DEAD, 1, template="broken")
 
 
-def no_processor(stage: Stage) -> Iterator[None]:
-    stage.wait(DAY, alive=False)  # nothing was due
+def no_processor(rules: RuleHarness) -> Iterator[None]:
+    rules.wait(DAY, alive=False)  # nothing was due
     yield
-    stage.queue.enqueue()
-    stage.wait(10 * MINUTE, alive=False)
+    rules.queue.enqueue()
+    rules.wait(10 * MINUTE, alive=False)
     yield
-    stage.wait(MINUTE, alive=False)
+    rules.wait(MINUTE, alive=False)
 
 
-def no_processor_because_it_died(stage: Stage) -> Iterator[None]:
-    stage.queue.enqueue()
-    stage.wait(30 * MINUTE)
+def no_processor_because_it_died(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.enqueue()
+    rules.wait(30 * MINUTE)
     yield
-    stage.wait(11 * MINUTE, alive=False)
+    rules.wait(11 * MINUTE, alive=False)
 
 
-def no_processor_of_old_kind(stage: Stage) -> Iterator[None]:
+def no_processor_of_old_kind(rules: RuleHarness) -> Iterator[None]:
     """An old processor has no heartbeat; that it takes emails is seen."""
-    stage.queue.run("DELETE FROM mailgres.workers")
-    stage.queue.enqueue()
-    stage.queue.enqueue()
-    stage.wait(30 * MINUTE, alive=False)
-    (claimed,) = stage.queue.claim_rpc(1)
+    rules.queue.run("DELETE FROM mailgres.workers")
+    rules.queue.enqueue()
+    rules.queue.enqueue()
+    rules.wait(30 * MINUTE, alive=False)
+    (claimed,) = rules.queue.claim_rpc(1)
     yield
-    stage.queue.run("SELECT mark_email_sent(%s, 'x')", claimed.queue_id)
-    stage.wait(9 * MINUTE, alive=False)
+    rules.queue.run("SELECT mark_email_sent(%s, 'x')", claimed.queue_id)
+    rules.wait(9 * MINUTE, alive=False)
     yield
-    stage.wait(2 * MINUTE, alive=False)
+    rules.wait(2 * MINUTE, alive=False)
 
 
-def no_processor_for_what_can_leave(stage: Stage) -> Iterator[None]:
+def no_processor_for_what_can_leave(rules: RuleHarness) -> Iterator[None]:
     """Where nothing may be sent, nobody is missed."""
-    stage.queue.run("UPDATE mailgres.routes SET paused = true")
-    stage.queue.enqueue()
-    stage.wait(30 * MINUTE, alive=False)
+    rules.queue.run("UPDATE mailgres.routes SET paused = true")
+    rules.queue.enqueue()
+    rules.wait(30 * MINUTE, alive=False)
     yield
-    stage.queue.run("UPDATE mailgres.routes SET paused = false")
+    rules.queue.run("UPDATE mailgres.routes SET paused = false")
 
 
-def stuck_sending(stage: Stage) -> Iterator[None]:
-    stage.queue.enqueue()
-    stage.queue.claim(lease="1 hour")
-    stage.wait(5 * MINUTE - timedelta(seconds=1))
+def stuck_sending(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.enqueue()
+    rules.queue.claim(lease="1 hour")
+    rules.wait(5 * MINUTE - timedelta(seconds=1))
     yield
-    stage.wait(timedelta(seconds=1))
+    rules.wait(timedelta(seconds=1))
 
 
-def circuit_open(stage: Stage) -> Iterator[None]:
-    stage.queue.run("UPDATE mailgres.providers SET failures = 4 WHERE name = 'capture'")
+def circuit_open(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.run("UPDATE mailgres.providers SET failures = 4 WHERE name = 'capture'")
     yield
-    stage.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
+    rules.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
 
 
-def half_open(stage: Stage) -> Iterator[None]:
+def half_open(rules: RuleHarness) -> Iterator[None]:
     yield
-    stage.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
-    stage.queue.run("SELECT mailgres.set_circuit('capture', 'half_open', 'down', NULL)")
+    rules.queue.run("SELECT mailgres.set_circuit('capture', 'open', 'down', NULL)")
+    rules.queue.run("SELECT mailgres.set_circuit('capture', 'half_open', 'down', NULL)")
 
 
-def used(stage: Stage, emails: int, period: str = "day") -> None:
-    stage.queue.run(
+def used(rules: RuleHarness, emails: int, period: str = "day") -> None:
+    rules.queue.run(
         "INSERT INTO mailgres.quota_usage (provider, period, starts, emails)"
         " VALUES ('capture', %s, date_trunc(%s, mailgres.now(), 'UTC'), %s)"
         " ON CONFLICT (provider, period, starts) DO UPDATE SET emails = excluded.emails",
@@ -209,87 +209,87 @@ def used(stage: Stage, emails: int, period: str = "day") -> None:
     )
 
 
-def quota_80(stage: Stage) -> Iterator[None]:
-    used(stage, 1000)  # there is no quota
+def quota_80(rules: RuleHarness) -> Iterator[None]:
+    used(rules, 1000)  # there is no quota
     yield
-    stage.queue.run("UPDATE mailgres.providers SET daily_quota = 100, monthly_quota = 2000")
-    used(stage, 79)
+    rules.queue.run("UPDATE mailgres.providers SET daily_quota = 100, monthly_quota = 2000")
+    used(rules, 79)
     yield
-    used(stage, 80)
+    used(rules, 80)
 
 
-def quota_90(stage: Stage) -> Iterator[None]:
-    stage.queue.run("UPDATE mailgres.providers SET daily_quota = 1000, monthly_quota = 2000")
-    used(stage, 1799, "month")
+def quota_90(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.run("UPDATE mailgres.providers SET daily_quota = 1000, monthly_quota = 2000")
+    used(rules, 1799, "month")
     yield
-    used(stage, 1800, "month")
+    used(rules, 1800, "month")
 
 
-def tenant_starved(stage: Stage) -> Iterator[None]:
-    stage.queue.enqueue(tenant_id="acme")
-    stage.wait(30 * MINUTE)  # nobody is served
+def tenant_starved(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.enqueue(tenant_id="acme")
+    rules.wait(30 * MINUTE)  # nobody is served
     yield
-    stage.queue.run(
+    rules.queue.run(
         "INSERT INTO mailgres.tenant_activity VALUES ('other', 1, mailgres.now(), 1, 1)"
     )
 
 
-def tenant_starved_that_was_served(stage: Stage) -> Iterator[None]:
+def tenant_starved_that_was_served(rules: RuleHarness) -> Iterator[None]:
     """A large backlog that is worked on is no starvation."""
-    stage.queue.enqueue(tenant_id="acme")
-    stage.wait(30 * MINUTE)
-    stage.queue.run(
+    rules.queue.enqueue(tenant_id="acme")
+    rules.wait(30 * MINUTE)
+    rules.queue.run(
         "INSERT INTO mailgres.tenant_activity VALUES"
         " ('acme', 1, mailgres.now(), 1, 1), ('other', 1, mailgres.now() + '16 minutes', 1, 1)"
     )
     yield
-    stage.wait(16 * MINUTE)
+    rules.wait(16 * MINUTE)
 
 
-def parked(stage: Stage) -> Iterator[None]:
-    stage.queue.enqueue(tenant_id="acme")
-    stage.queue.enqueue(scheduled_for=stage.clock.now + DAY)
+def parked(rules: RuleHarness) -> Iterator[None]:
+    rules.queue.enqueue(tenant_id="acme")
+    rules.queue.enqueue(scheduled_for=rules.clock.now + DAY)
     yield
-    stage.queue.use_provider("resend")
-    stage.queue.attempt("config", code="validation_error", message="not verified", account=False)
+    rules.queue.use_provider("resend")
+    rules.queue.attempt("config", code="validation_error", message="not verified", account=False)
 
 
-def capacity(stage: Stage, part: float) -> None:
-    stage.queue.run(
+def capacity(rules: RuleHarness, part: float) -> None:
+    rules.queue.run(
         "UPDATE mailgres.settings"
         " SET database_capacity = (pg_database_size(current_database()) / %s)::bigint",
         part,
     )
 
 
-def database_80(stage: Stage) -> Iterator[None]:
+def database_80(rules: RuleHarness) -> Iterator[None]:
     yield
-    capacity(stage, 0.75)
+    capacity(rules, 0.75)
     yield
-    capacity(stage, 0.82)
+    capacity(rules, 0.82)
 
 
-def database_90(stage: Stage) -> Iterator[None]:
-    capacity(stage, 0.85)
+def database_90(rules: RuleHarness) -> Iterator[None]:
+    capacity(rules, 0.85)
     yield
-    capacity(stage, 0.95)
+    capacity(rules, 0.95)
 
 
-FAILED = "SELECT mailgres.note_janitor('rollups', 'w', %s, '5 seconds')"
+FAILED = "SELECT mailgres.record_janitor_run('fold_rollups', 'w', %s, '5 seconds')"
 
 
-def janitor_failing(stage: Stage) -> Iterator[None]:
+def janitor_failing(rules: RuleHarness) -> Iterator[None]:
     for _ in range(2):
-        stage.queue.run(FAILED, "division by zero")
+        rules.queue.run(FAILED, "division by zero")
         yield
-    stage.queue.run(FAILED, "division by zero")
+    rules.queue.run(FAILED, "division by zero")
 
 
-def janitor_failing_that_had_succeeded(stage: Stage) -> Iterator[None]:
+def janitor_failing_that_had_succeeded(rules: RuleHarness) -> Iterator[None]:
     for error in ("no", "no", None, "no", "no"):
-        stage.queue.run(FAILED, error)
+        rules.queue.run(FAILED, error)
         yield
-    stage.queue.run(FAILED, "no")
+    rules.queue.run(FAILED, "no")
 
 
 FIRES: dict[str, tuple[str, str]] = {
@@ -317,24 +317,24 @@ FIRES: dict[str, tuple[str, str]] = {
     "parked": ("parked", "acme"),
     "database_80": ("database_80", ""),
     "database_90": ("database_90", ""),
-    "janitor_failing": ("janitor_failing", "rollups"),
-    "janitor_failing_that_had_succeeded": ("janitor_failing", "rollups"),
+    "janitor_failing": ("janitor_failing", "fold_rollups"),
+    "janitor_failing_that_had_succeeded": ("janitor_failing", "fold_rollups"),
 }
 ELSEWHERE = {"dead_tuples", "old_transaction", "provider_missing", "webhook_off"}
 """Rules with a test of their own."""
 
 
 @pytest.mark.parametrize("case", FIRES)
-def test_a_rule(stage: Stage, case: str) -> None:
-    steps: Callable[[Stage], Iterator[None]] = globals()[case]
+def test_a_rule(rules: RuleHarness, case: str) -> None:
+    steps: Callable[[RuleHarness], Iterator[None]] = globals()[case]
     rule = FIRES[case]
-    for _ in steps(stage):
-        assert rule not in stage.firing()
-    row = stage.firing()[rule]
+    for _ in steps(rules):
+        assert rule not in rules.firing()
+    row = rules.firing()[rule]
     assert row.figure >= row.threshold
-    assert row.since <= stage.clock.now
-    stage.queue.run("UPDATE mailgres.alert_rules SET enabled = false WHERE name = %s", rule[0])
-    assert rule not in stage.firing()
+    assert row.since <= rules.clock.now
+    rules.queue.run("UPDATE mailgres.alert_rules SET enabled = false WHERE name = %s", rule[0])
+    assert rule not in rules.firing()
 
 
 def test_every_rule_is_tested(queue: Queue) -> None:
@@ -343,36 +343,36 @@ def test_every_rule_is_tested(queue: Queue) -> None:
     }
 
 
-def test_nothing_fires_in_an_empty_queue(stage: Stage) -> None:
-    stage.wait(DAY, alive=False)
-    assert stage.firing() == {}
+def test_nothing_fires_in_an_empty_queue(rules: RuleHarness) -> None:
+    rules.wait(DAY, alive=False)
+    assert rules.firing() == {}
 
 
-def test_one_failure_at_night_wakes_nobody(stage: Stage) -> None:
-    stage.end(SENT, 1)
-    stage.end(DEAD, 1)
-    assert stage.firing() == {}
+def test_one_failure_at_night_wakes_nobody(rules: RuleHarness) -> None:
+    rules.end(SENT, 1)
+    rules.end(DEAD, 1)
+    assert rules.firing() == {}
 
 
-def test_a_dead_fleet_is_seen_by_who_asks(stage: Stage) -> None:
+def test_a_dead_fleet_is_seen_by_who_asks(rules: RuleHarness) -> None:
     """Without anybody who evaluates: since when, and for how long."""
-    stage.wait(DAY, alive=False)
-    stage.queue.enqueue()
-    stage.wait(70 * MINUTE, alive=False)
-    row = stage.firing()["no_processor", ""]
-    assert row.since == stage.clock.now - 60 * MINUTE
+    rules.wait(DAY, alive=False)
+    rules.queue.enqueue()
+    rules.wait(70 * MINUTE, alive=False)
+    row = rules.firing()["no_processor", ""]
+    assert row.since == rules.clock.now - 60 * MINUTE
     assert (row.figure, row.severity) == (70, "critical")
 
 
-def test_times_that_are_not_finite(stage: Stage) -> None:
+def test_times_that_are_not_finite(rules: RuleHarness) -> None:
     """Somebody wrote next_retry_at by hand."""
-    stage.queue.enqueue()
-    stage.queue.run("UPDATE email_queue SET next_retry_at = '-infinity'")
-    stage.wait(DAY, alive=False)
-    assert ("no_processor", "") in stage.firing()
+    rules.queue.enqueue()
+    rules.queue.run("UPDATE email_queue SET next_retry_at = '-infinity'")
+    rules.wait(DAY, alive=False)
+    assert ("no_processor", "") in rules.firing()
 
 
-def test_an_old_transaction(conn: psycopg.Connection, connect: Connect) -> None:
+def test_alert_rule_an_old_transaction(conn: psycopg.Connection, connect: Connect) -> None:
     fires = "SELECT count(*) FROM email_alerts WHERE rule = 'old_transaction'"
     conn.execute("UPDATE mailgres.alert_rules SET threshold = 0 WHERE name = 'old_transaction'")
     other = connect(autocommit=False)
@@ -382,7 +382,7 @@ def test_an_old_transaction(conn: psycopg.Connection, connect: Connect) -> None:
     assert conn.execute(fires).fetchone() == (0,)
 
 
-def test_dead_tuples(conn: psycopg.Connection) -> None:
+def test_alert_rule_dead_tuples(conn: psycopg.Connection) -> None:
     conn.execute("ALTER TABLE mailgres.captured SET (autovacuum_enabled = false)")
     conn.execute("UPDATE mailgres.alert_rules SET least = 30 WHERE name = 'dead_tuples'")
     fill = (

@@ -9,9 +9,9 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from janitor.desk import ADMIN, MINUTE, SECRET, Desk, Hook, rendered
-from janitor.house import SECOND, House
-from mailgres.janitor import Alerts
+from janitor.harness import SECOND, JanitorHarness
+from janitor.notifier import ADMIN, MINUTE, SECRET, Hook, Notifier, rendered
+from mailgres.janitor import AlertTargets
 from support.concurrency import at_once
 from support.postgres import Connect
 
@@ -31,7 +31,7 @@ WAIT = """
 UNPARK = "UPDATE email_queue SET parked_since = NULL"
 
 
-def told(hook: Hook) -> list[tuple[list[str], list[str]]]:
+def reported(hook: Hook) -> list[tuple[list[str], list[str]]]:
     """What fired and what was over, by message."""
     return [
         ([one["rule"] for one in news["firing"]], [one["rule"] for one in news["resolved"]])
@@ -39,8 +39,8 @@ def told(hook: Hook) -> list[tuple[list[str], list[str]]]:
     ]
 
 
-def state(house: House, rule: str = "circuit_open") -> object:
-    return house.row("SELECT * FROM mailgres.alerts WHERE rule = %s", rule)
+def state(harness: JanitorHarness, rule: str = "circuit_open") -> object:
+    return harness.row("SELECT * FROM mailgres.alerts WHERE rule = %s", rule)
 
 
 FIRES: tuple[list[str], list[str]] = (["circuit_open"], [])
@@ -50,16 +50,18 @@ OVER: tuple[list[str], list[str]] = ([], ["circuit_open"])
 # --- once each
 
 
-def test_by_log_webhook_and_mail(desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
-    assert desk.check() == 0
-    desk.house.run(OPEN)
-    start = desk.house.clock.now
-    with caplog.at_level(logging.INFO, "mailgres.janitor.alerts"):
-        assert desk.check() == 1
-    assert told(hook) == [FIRES]
+def test_by_log_webhook_and_mail(
+    notifier: Notifier, hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert notifier.check() == 0
+    notifier.harness.run(OPEN)
+    start = notifier.harness.clock.now
+    with caplog.at_level(logging.INFO, "mailgres.janitor.notify"):
+        assert notifier.check() == 1
+    assert reported(hook) == [FIRES]
     (alert,) = hook.news[0]["firing"]
     assert (alert["subject"], alert["figure"], alert["severity"]) == ("capture", 1, "critical")
-    (record,) = [one for one in caplog.records if one.name == "mailgres.janitor.alerts"]
+    (record,) = [one for one in caplog.records if one.name == "mailgres.janitor.notify"]
     assert record.levelno == logging.ERROR
     assert record.getMessage() == (
         "critical: circuit_open (capture): 1 openings, threshold 0;"
@@ -67,234 +69,239 @@ def test_by_log_webhook_and_mail(desk: Desk, hook: Hook, caplog: pytest.LogCaptu
     )
     assert record.__dict__["event"] == "AlertFiring"
     assert (record.__dict__["rule"], record.__dict__["subject"]) == ("circuit_open", "capture")
-    (mail,) = desk.mails()
-    subject, text = rendered(desk.house, mail.id)
+    (mail,) = notifier.mails()
+    subject, text = rendered(notifier.harness, mail.id)
     assert subject == "mailgres: critical: circuit_open (capture)"
     assert "1 openings, threshold 0; since" in text
     assert "What to do: docs/runbook.md#circuit_open" in text
     assert SECRET not in caplog.text + text
-    (row,) = desk.house.rows("SELECT * FROM email_alerts")
+    (row,) = notifier.harness.rows("SELECT * FROM email_alerts")
     assert (row.rule, row.subject, row.since) == ("circuit_open", "capture", start)
 
 
-def test_fires_once_and_resolves_once(desk: Desk, hook: Hook) -> None:
-    desk.house.run(OPEN)
-    assert [desk.check(after=MINUTE) for _ in range(30)] == [1] + [0] * 29
-    desk.house.run(CLOSE)
-    assert desk.firing() == []
-    assert [desk.check(after=MINUTE) for _ in range(30)] == [0] * 4 + [1] + [0] * 25
-    assert told(hook) == [FIRES, OVER]
-    assert len(desk.mails()) == 2
-    desk.house.clock.forward(timedelta(days=8))
-    desk.check()
-    assert desk.house.rows("SELECT * FROM mailgres.alerts") == []
+def test_fires_once_and_resolves_once(notifier: Notifier, hook: Hook) -> None:
+    notifier.harness.run(OPEN)
+    assert [notifier.check(after=MINUTE) for _ in range(30)] == [1] + [0] * 29
+    notifier.harness.run(CLOSE)
+    assert notifier.firing() == []
+    assert [notifier.check(after=MINUTE) for _ in range(30)] == [0] * 4 + [1] + [0] * 25
+    assert reported(hook) == [FIRES, OVER]
+    assert len(notifier.mails()) == 2
+    notifier.harness.clock.forward(timedelta(days=8))
+    notifier.check()
+    assert notifier.harness.rows("SELECT * FROM mailgres.alerts") == []
 
 
-def test_the_mail_of_one_that_is_over(desk: Desk) -> None:
-    desk.house.run(OPEN)
-    desk.check()
-    desk.house.run("DELETE FROM email_queue")
-    desk.house.run(CLOSE)
-    desk.check(after=5 * MINUTE)
-    subject, text = rendered(desk.house, desk.mails()[-1].id)
+def test_the_mail_of_one_that_is_over(notifier: Notifier) -> None:
+    notifier.harness.run(OPEN)
+    notifier.check()
+    notifier.harness.run("DELETE FROM email_queue")
+    notifier.harness.run(CLOSE)
+    notifier.check(after=5 * MINUTE)
+    subject, text = rendered(notifier.harness, notifier.mails()[-1].id)
     assert subject == "mailgres: over: circuit_open (capture)"
     assert "Over:\n\n- circuit_open (provider capture), since" in text
 
 
-def test_in_portuguese(desk: Desk) -> None:
-    desk.house.run(OPEN)
-    desk.check()
-    subject, text = rendered(desk.house, desk.mails()[0].id, "pt-BR")
+def test_alert_in_portuguese(notifier: Notifier) -> None:
+    notifier.harness.run(OPEN)
+    notifier.check()
+    subject, text = rendered(notifier.harness, notifier.mails()[0].id, "pt-BR")
     assert subject == "mailgres: crítico: circuit_open (capture)"
     assert "1 openings, limite 0; desde" in text
 
 
-def test_since_stays_while_it_fires(desk: Desk) -> None:
-    desk.house.run(OPEN)
-    start = desk.house.clock.now
+def test_since_stays_while_it_fires(notifier: Notifier) -> None:
+    notifier.harness.run(OPEN)
+    start = notifier.harness.clock.now
     for _ in range(3):
-        desk.check()
-        desk.house.clock.forward(MINUTE)
-    (row,) = desk.house.rows("SELECT since, figure FROM email_alerts")
+        notifier.check()
+        notifier.harness.clock.forward(MINUTE)
+    (row,) = notifier.harness.rows("SELECT since, figure FROM email_alerts")
     assert row.since == start
 
 
-def test_none_is_over_because_there_are_many(desk: Desk) -> None:
+def test_none_is_over_because_there_are_many(notifier: Notifier) -> None:
     """The view shows a thousand; the others fire as well."""
-    desk.house.run(PARK, [f"t{number:04}" for number in range(1010)])
-    desk.check()
-    desk.check(after=6 * MINUTE)
-    assert len(desk.firing()) == 1000
-    noted = desk.house.rows("SELECT subject FROM mailgres.alerts WHERE resolved_at IS NULL")
+    notifier.harness.run(PARK, [f"t{number:04}" for number in range(1010)])
+    notifier.check()
+    notifier.check(after=6 * MINUTE)
+    assert len(notifier.firing()) == 1000
+    noted = notifier.harness.rows("SELECT subject FROM mailgres.alerts WHERE resolved_at IS NULL")
     assert len(noted) == 1010
 
 
-def test_parked_behind_many_that_are_due_sooner(desk: Desk) -> None:
-    desk.house.run(WAIT)
-    desk.house.run(PARK, ["acme"])
-    assert ("parked", "acme") in desk.firing()
+def test_parked_behind_many_that_are_due_sooner(notifier: Notifier) -> None:
+    notifier.harness.run(WAIT)
+    notifier.harness.run(PARK, ["acme"])
+    assert ("parked", "acme") in notifier.firing()
 
 
 # --- no storm
 
 
-def test_one_that_flaps(desk: Desk, hook: Hook) -> None:
+def test_alert_one_that_flaps(notifier: Notifier, hook: Hook) -> None:
     """Up a minute and down a minute for an hour: it fires all the time, and is told once."""
     for number in range(60):
-        desk.house.run(CLOSE if number % 2 else OPEN)
-        desk.check(after=MINUTE)
-    assert told(hook) == [FIRES]
+        notifier.harness.run(CLOSE if number % 2 else OPEN)
+        notifier.check(after=MINUTE)
+    assert reported(hook) == [FIRES]
 
 
-def test_one_that_flaps_slowly(desk: Desk, hook: Hook) -> None:
+def test_one_that_flaps_slowly(notifier: Notifier, hook: Hook) -> None:
     """Up for a minute and down for nine: it comes back sooner than people want to hear of it."""
     for number in range(120):
-        desk.house.run(OPEN if number % 10 == 0 else CLOSE)
-        desk.check(after=MINUTE)
-    fired = [one for one in told(hook) if one == FIRES]
-    over = [one for one in told(hook) if one == OVER]
+        notifier.harness.run(OPEN if number % 10 == 0 else CLOSE)
+        notifier.check(after=MINUTE)
+    fired = [one for one in reported(hook) if one == FIRES]
+    over = [one for one in reported(hook) if one == OVER]
     assert len(fired) <= 120 // 15
     assert len(fired) - len(over) in (0, 1), "who hears of it hears that it is over"
 
 
-def test_one_that_was_over_before_it_was_told(desk: Desk, hook: Hook) -> None:
-    desk.house.run(PARK, ["a"])
-    desk.check()
-    desk.house.run(OPEN.replace("circuit", "enabled = false, circuit"))
-    desk.house.run("UPDATE mailgres.alert_rules SET severity = 'info'")
-    desk.house.run("UPDATE mailgres.providers SET enabled = true")
-    desk.check(after=SECOND)
-    assert state(desk.house).told == "nothing", "waits for its turn"  # type: ignore[attr-defined]
-    desk.house.run(CLOSE)
-    desk.check(after=20 * MINUTE)
-    assert told(hook) == [(["parked"], [])]
+def test_one_that_was_over_before_it_was_told(notifier: Notifier, hook: Hook) -> None:
+    notifier.harness.run(PARK, ["a"])
+    notifier.check()
+    notifier.harness.run(OPEN.replace("circuit", "enabled = false, circuit"))
+    notifier.harness.run("UPDATE mailgres.alert_rules SET severity = 'info'")
+    notifier.harness.run("UPDATE mailgres.providers SET enabled = true")
+    notifier.check(after=SECOND)
+    assert state(notifier.harness).notified == "nothing", "waits for its turn"  # type: ignore[attr-defined]
+    notifier.harness.run(CLOSE)
+    notifier.check(after=20 * MINUTE)
+    assert reported(hook) == [(["parked"], [])]
 
 
-def test_many_at_once_are_one_message(desk: Desk, hook: Hook) -> None:
-    desk.house.run(PARK, [f"t{number:03}" for number in range(50)])
-    assert desk.check() == 50
+def test_many_at_once_are_one_message(notifier: Notifier, hook: Hook) -> None:
+    notifier.harness.run(PARK, [f"t{number:03}" for number in range(50)])
+    assert notifier.check() == 50
     (news,) = hook.news
     assert (len(news["firing"]), news["more"], news["new"]) == (20, 30, 50)
-    (mail,) = desk.mails()
-    subject, text = rendered(desk.house, mail.id)
+    (mail,) = notifier.mails()
+    subject, text = rendered(notifier.harness, mail.id)
     assert subject == "mailgres: warning: parked (t000) and 49 more"
     assert "And 30 more." in text
-    desk.house.run("DELETE FROM email_queue WHERE status = 'sending'")
-    desk.house.run(UNPARK)
-    assert desk.check(after=6 * MINUTE) == 50
+    notifier.harness.run("DELETE FROM email_queue WHERE status = 'sending'")
+    notifier.harness.run(UNPARK)
+    assert notifier.check(after=6 * MINUTE) == 50
     assert len(hook.news) == 2
 
 
-def test_the_next_message_waits_unless_it_is_critical(desk: Desk, hook: Hook) -> None:
-    desk.house.run(PARK, ["a"])
-    desk.check()
-    desk.house.run(PARK, ["b"])
-    desk.check(after=4 * MINUTE)
-    assert told(hook) == [(["parked"], [])]
-    desk.house.run(OPEN)
-    desk.check()
-    assert told(hook)[1:] == [(["circuit_open", "parked"], [])]
+def test_the_next_message_waits_unless_it_is_critical(notifier: Notifier, hook: Hook) -> None:
+    notifier.harness.run(PARK, ["a"])
+    notifier.check()
+    notifier.harness.run(PARK, ["b"])
+    notifier.check(after=4 * MINUTE)
+    assert reported(hook) == [(["parked"], [])]
+    notifier.harness.run(OPEN)
+    notifier.check()
+    assert reported(hook)[1:] == [(["circuit_open", "parked"], [])]
 
 
-def test_rules_that_are_switched_off_are_forgotten(desk: Desk, hook: Hook) -> None:
-    desk.house.run(OPEN)
-    desk.check()
-    desk.house.run("SELECT mailgres.set_alert_rule('circuit_open', p_enabled => false)")
-    assert desk.check(after=10 * MINUTE) == 0
-    assert told(hook) == [FIRES]
-    assert desk.house.rows("SELECT * FROM mailgres.alerts") == []
+def test_rules_that_are_switched_off_are_forgotten(notifier: Notifier, hook: Hook) -> None:
+    notifier.harness.run(OPEN)
+    notifier.check()
+    notifier.harness.run("SELECT mailgres.set_alert_rule('circuit_open', p_enabled => false)")
+    assert notifier.check(after=10 * MINUTE) == 0
+    assert reported(hook) == [FIRES]
+    assert notifier.harness.rows("SELECT * FROM mailgres.alerts") == []
 
 
 # --- whom
 
 
-def test_a_tenant_is_told_of_its_own(desk: Desk, hook: Hook) -> None:
-    house = desk.house
-    house.run("SELECT mailgres.set_tenant('acme', '{\"contact_email\": \"post@acme.example\"}')")
-    house.run("INSERT INTO mailgres.tenants (tenant_id, contact_email) VALUES ('bad', 'x')")
-    house.run(OPEN)
-    house.run(PARK, ["acme", "bad", "other"])
-    desk.check()
-    (mail,) = desk.mails("post@acme.example")
+def test_a_tenant_is_told_of_its_own(notifier: Notifier, hook: Hook) -> None:
+    harness = notifier.harness
+    harness.run("SELECT mailgres.set_tenant('acme', '{\"contact_email\": \"post@acme.example\"}')")
+    harness.run("INSERT INTO mailgres.tenants (tenant_id, contact_email) VALUES ('bad', 'x')")
+    harness.run(OPEN)
+    harness.run(PARK, ["acme", "bad", "other"])
+    notifier.check()
+    (mail,) = notifier.mails("post@acme.example")
     assert [one["subject"] for one in mail.payload["firing"]] == ["acme"]
     assert mail.payload["resolved"] == []
-    house.run("UPDATE email_queue SET ready = false WHERE id <> %s", mail.id)
-    house.run(CLOSE)
-    subject, text = rendered(house, mail.id)
+    harness.run("UPDATE email_queue SET ready = false WHERE id <> %s", mail.id)
+    harness.run(CLOSE)
+    subject, text = rendered(harness, mail.id)
     assert subject == "mailgres: warning: parked (acme)"
     assert "docs/" not in text
     assert len(hook.news) == 1
-    house.run(UNPARK)
-    desk.check(after=6 * MINUTE)
-    assert [len(one.payload["resolved"]) for one in desk.mails("post@acme.example")] == [0, 1]
+    harness.run(UNPARK)
+    notifier.check(after=6 * MINUTE)
+    assert [len(one.payload["resolved"]) for one in notifier.mails("post@acme.example")] == [0, 1]
 
 
 def test_without_settings_it_is_logged(
-    desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture
+    notifier: Notifier, hook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.alerts = Alerts()
-    desk.house.run(OPEN)
-    assert desk.check() == 1
+    notifier.alerts = AlertTargets()
+    notifier.harness.run(OPEN)
+    assert notifier.check() == 1
     assert "critical: circuit_open (capture)" in caplog.text
-    assert (hook.news, desk.mails()) == ([], [])
+    assert (hook.news, notifier.mails()) == ([], [])
 
 
-def test_no_loops(desk: Desk, hook: Hook) -> None:
+def test_alert_no_loops(notifier: Notifier, hook: Hook) -> None:
     """That mails about alerts die is not told by such a mail."""
-    desk.die(9, template_type="mailgres_alert")
-    desk.house.clean("rollups")
-    desk.check()
-    assert told(hook) == [(["template_failing"], [])]
+    notifier.die(9, template_type="mailgres_alert")
+    notifier.harness.clean("fold_rollups")
+    notifier.check()
+    assert reported(hook) == [(["template_failing"], [])]
     assert hook.news[0]["firing"][0]["subject"] == "mailgres_alert"
-    assert desk.mails() == []
-    desk.house.run(OPEN)
-    desk.check()
-    assert len(desk.mails()) == 1, "of other things it is"
+    assert notifier.mails() == []
+    notifier.harness.run(OPEN)
+    notifier.check()
+    assert len(notifier.mails()) == 1, "of other things it is"
 
 
-def test_a_mail_that_cannot_be_written(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    desk.house.run("UPDATE email_templates SET retired_at = now()")
-    desk.house.run(OPEN)
-    assert desk.check() == 1
+def test_a_mail_that_cannot_be_written(
+    notifier: Notifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    notifier.harness.run("UPDATE email_templates SET retired_at = now()")
+    notifier.harness.run(OPEN)
+    assert notifier.check() == 1
     assert "the alert could not be enqueued" in caplog.text
-    assert state(desk.house).told == "firing"  # type: ignore[attr-defined]
+    assert state(notifier.harness).notified == "firing"  # type: ignore[attr-defined]
 
 
 # --- exactly once
 
 
-def test_many_workers_at_once(desk: Desk, hook: Hook, connect: Connect) -> None:
+def test_many_workers_at_once(notifier: Notifier, hook: Hook, connect: Connect) -> None:
     """Also those that do not take the janitor's lock."""
-    desk.house.run(OPEN)
+    notifier.harness.run(OPEN)
     connections = [connect() for _ in range(8)]
     at_once([lambda c=each: c.execute(CHECK) for each in connections])  # type: ignore[misc]
-    assert desk.house.value("SELECT count(*) FROM mailgres.news") == 1
-    assert len(desk.mails(ADMIN)) == 1
-    calls = [threading.Thread(target=desk.call) for _ in range(4)]
+    assert notifier.harness.value("SELECT count(*) FROM mailgres.notifications") == 1
+    assert len(notifier.mails(ADMIN)) == 1
+    calls = [threading.Thread(target=notifier.call) for _ in range(4)]
     for each in calls:
         each.start()
     for each in calls:
         each.join()
-    assert told(hook) == [FIRES]
+    assert reported(hook) == [FIRES]
 
 
-def test_a_crash_before_the_commit(desk: Desk, hook: Hook, connect: Connect) -> None:
+def test_a_crash_before_the_commit(notifier: Notifier, hook: Hook, connect: Connect) -> None:
     """Nobody was told, and nothing is kept that says so."""
-    desk.house.run(OPEN)
+    notifier.harness.run(OPEN)
     other = connect(autocommit=False)
     other.execute(CHECK)
     other.close()
-    assert (desk.mails(), desk.house.rows("SELECT * FROM mailgres.news")) == ([], [])
-    assert desk.check() == 1
-    assert (told(hook), len(desk.mails())) == ([FIRES], 1)
+    assert (notifier.mails(), notifier.harness.rows("SELECT * FROM mailgres.notifications")) == (
+        [],
+        [],
+    )
+    assert notifier.check() == 1
+    assert (reported(hook), len(notifier.mails())) == ([FIRES], 1)
 
 
-def test_a_crash_after_the_commit(desk: Desk, hook: Hook) -> None:
+def test_a_crash_after_the_commit(notifier: Notifier, hook: Hook) -> None:
     """The mail is enqueued and the webhook is called by another worker; only a log line is lost."""
-    desk.house.run(OPEN)
-    desk.house.run(CHECK)
-    assert desk.check() == 0
-    assert (told(hook), len(desk.mails())) == ([FIRES], 1)
+    notifier.harness.run(OPEN)
+    notifier.harness.run(CHECK)
+    assert notifier.check() == 0
+    assert (reported(hook), len(notifier.mails())) == ([FIRES], 1)
 
 
 # --- rules by hand
@@ -312,20 +319,20 @@ def test_a_crash_after_the_commit(desk: Desk, hook: Hook) -> None:
         ("least = -1", "alert_rules_least_check"),
     ],
 )
-def test_what_an_update_may_not_do(house: House, change: str, constraint: str) -> None:
+def test_what_an_update_may_not_do(harness: JanitorHarness, change: str, constraint: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation) as caught:
-        house.run(f"UPDATE mailgres.alert_rules SET {change} WHERE name = 'failure_rate'")
+        harness.run(f"UPDATE mailgres.alert_rules SET {change} WHERE name = 'failure_rate'")
     assert caught.value.diag.constraint_name == constraint
 
 
-def test_an_unknown_rule_in_sql(house: House) -> None:
+def test_an_unknown_rule_in_sql(harness: JanitorHarness) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        house.run("SELECT mailgres.set_alert_rule('failur_rate', 5)")
+        harness.run("SELECT mailgres.set_alert_rule('failur_rate', 5)")
     assert caught.value.sqlstate == "MG090"
     assert str(caught.value.diag.message_hint).startswith("Did you mean failure_rate? Known rules:")
     for nothing in (None, "", "x", "x" * 10_000):
         with pytest.raises(psycopg.Error) as caught:
-            house.run("SELECT mailgres.set_alert_rule(%s, 5)", nothing)
+            harness.run("SELECT mailgres.set_alert_rule(%s, 5)", nothing)
         assert caught.value.sqlstate == "MG090"
 
 
@@ -340,10 +347,10 @@ def test_an_unknown_rule_in_sql(house: House) -> None:
         ("p_severity => 'fatal'", "'fatal' is no severity"),
     ],
 )
-def test_bad_rules_in_sql(house: House, arguments: str, said: str) -> None:
-    before = house.rows("SELECT * FROM mailgres.alert_rules")
+def test_bad_rules_in_sql(harness: JanitorHarness, arguments: str, said: str) -> None:
+    before = harness.rows("SELECT * FROM mailgres.alert_rules")
     with pytest.raises(psycopg.Error) as caught:
-        house.run(f"SELECT mailgres.set_alert_rule('failure_rate', {arguments})")
+        harness.run(f"SELECT mailgres.set_alert_rule('failure_rate', {arguments})")
     assert (caught.value.sqlstate, caught.value.diag.message_primary) == ("MG091", said)
     assert caught.value.diag.message_hint
-    assert house.rows("SELECT * FROM mailgres.alert_rules") == before
+    assert harness.rows("SELECT * FROM mailgres.alert_rules") == before

@@ -6,7 +6,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from janitor.house import DAY, SECOND, archived, ids, put
+from janitor.harness import DAY, SECOND, archived, ids, put
 from support.postgres import Connect
 from support.queue import Clock, Queue
 
@@ -24,7 +24,7 @@ def die(queue: Queue) -> None:
     queue.attempt("permanent", code="550", message="no such mailbox", detail="ana@example.com?")
 
 
-def test_the_whole_email(queue: Queue, clock: Clock) -> None:
+def test_archive_the_whole_email(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(
         payload={"name": "Ana"}, tenant_id="shop", headers={"X-A": "1"}, attachments=Jsonb(FILES)
     )
@@ -106,7 +106,7 @@ def test_in_bounded_steps_longest_dead_first(queue: Queue, clock: Clock) -> None
     assert archived(queue) == {*old, *young}
 
 
-def test_times_are_settings(queue: Queue, clock: Clock) -> None:
+def test_archive_times_are_settings(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET dead_letter_ttl = '1 day', archive_ttl = '2 days'")
     put(queue, "failed")
     clock.forward(DAY)
@@ -142,10 +142,10 @@ def test_put_back_and_dead_again(queue: Queue, clock: Clock) -> None:
 def test_what_is_counted_stays_counted(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     die(queue)
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     clock.forward(8 * DAY)
     queue.run(ARCHIVE, 10)
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     assert queue.value("SELECT sum(emails) FROM mailgres.rollup_by_tenant") == 1
 
 

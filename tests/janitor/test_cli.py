@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from janitor.house import ME, House, put
-from janitor.test_runner import DUTIES, LOCK
+from janitor.harness import ME, JanitorHarness, put
+from janitor.test_runner import LOCK, SCENARIOS
 from mailgres.cli import main
 from mailgres.janitor import JANITORS, rehearse
 from support.postgres import Connect
@@ -22,12 +22,12 @@ def janitor(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["janitor", *arguments])
 
 
-def test_without_a_name_it_lists_them() -> None:
+def test_janitor_without_a_name_lists_the_janitors() -> None:
     result = janitor()
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == list(JANITORS)
-    assert "promote    every   1 s  makes waiting emails ready that are due" in lines
+    assert "promote                 every   1 s  makes waiting emails ready that are due" in lines
 
 
 def test_the_list_for_programs() -> None:
@@ -35,65 +35,65 @@ def test_the_list_for_programs() -> None:
     assert [one["name"] for one in found] == list(JANITORS)
     assert found[0] == {
         "name": "promote",
-        "duty": JANITORS["promote"].duty,
+        "purpose": JANITORS["promote"].purpose,
         "every_seconds": 1.0,
         "chunk": 1000,
         "each_worker": False,
     }
 
 
-@pytest.mark.parametrize("name", DUTIES)
-def test_each_as_a_dry_run(house: House, name: str) -> None:
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_each_janitor_has_a_dry_run(harness: JanitorHarness, name: str) -> None:
     """It says what the duty would do, and the duty is still to be done."""
-    is_done = DUTIES[name](house)
+    is_done = SCENARIOS[name](harness)
     own = () if JANITORS[name].locked else ("--worker", "worker-1")
-    before = contents(house)
-    result = janitor(name, *own, "--dry-run", "--database-url", house.url)
+    before = contents(harness)
+    result = janitor(name, *own, "--dry-run", "--database-url", harness.url)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
         "janitor": name, "handled": 1, "busy": False, "more": False, "dry_run": True
     }  # fmt: skip
-    assert contents(house) == before
+    assert contents(harness) == before
     assert not is_done() or name == "heartbeat"
 
 
-def contents(house: House) -> dict[str, str]:
+def contents(harness: JanitorHarness) -> dict[str, str]:
     """Every row of every table."""
-    tables = house.rows(
+    tables = harness.rows(
         "SELECT c.oid::regclass::text AS name FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind = 'r' AND n.nspname IN ('public', 'mailgres') ORDER BY 1"
     )
     every = "SELECT coalesce(string_agg(t::text, e'\\n' ORDER BY t::text), '') FROM {} t"
-    return {each.name: house.value(every.format(each.name)) for each in tables}
+    return {each.name: harness.value(every.format(each.name)) for each in tables}
 
 
 def test_a_dry_run_does_one_chunk_and_tells_nobody(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: JanitorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
-        house.enqueue()
-    house.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
-    duty = replace(JANITORS["deaths"], chunk=2)
-    done = rehearse(duty, house.pool.connection, ME)
+        harness.enqueue()
+    harness.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
+    picked = replace(JANITORS["log_dead_letters"], chunk=2)
+    done = rehearse(picked, harness.pool.connection, ME)
     assert (done.handled, done.chunks, done.more) == (2, 1, True)
     assert not [one for one in caplog.records if getattr(one, "event", None) == "JobFailed"]
-    assert house.clean("deaths").handled == 3
+    assert harness.clean("log_dead_letters").handled == 3
 
 
-def test_a_dry_run_of_all(house: House) -> None:
-    before = contents(house)
-    result = janitor("--all", "--dry-run", "--database-url", house.url)
+def test_a_dry_run_of_all(harness: JanitorHarness) -> None:
+    before = contents(harness)
+    result = janitor("--all", "--dry-run", "--database-url", harness.url)
     assert result.exit_code == 0, result.output
     assert all(json.loads(line)["dry_run"] for line in result.stdout.splitlines())
-    assert contents(house) == before
+    assert contents(harness) == before
     assert janitor("--dry-run").exit_code == 2
 
 
-@pytest.mark.parametrize("name", DUTIES)
-def test_each_by_hand(house: House, name: str) -> None:
-    is_done = DUTIES[name](house)
-    url = house.url
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_each_janitor_runs_by_hand(harness: JanitorHarness, name: str) -> None:
+    is_done = SCENARIOS[name](harness)
+    url = harness.url
     own = () if JANITORS[name].locked else ("--worker", "worker-1")
     result = janitor(name, *own, "--database-url", url)
     assert result.exit_code == 0, result.output
@@ -103,26 +103,26 @@ def test_each_by_hand(house: House, name: str) -> None:
     assert is_done() or name == "heartbeat"
 
 
-def test_while_a_worker_is_at_it(house: House, connect: Connect) -> None:
-    put(house, "failed")
+def test_while_a_worker_is_at_it(harness: JanitorHarness, connect: Connect) -> None:
+    put(harness, "failed")
     other = connect(autocommit=False)
-    other.execute(LOCK, ("archive",))
-    result = janitor("archive", "--database-url", house.url)
+    other.execute(LOCK, ("archive_dead_letters",))
+    result = janitor("archive_dead_letters", "--database-url", harness.url)
     assert json.loads(result.stdout)["busy"] is True
     assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("retenton", "Did you mean retention?"), ("promot", "promote?"), ("zzz", "lists them")],
+    [("fold_rolups", "Did you mean fold_rollups?"), ("promot", "promote?"), ("zzz", "lists them")],
 )
-def test_an_unknown_name(name: str, advice: str) -> None:
+def test_janitor_command_an_unknown_name(name: str, advice: str) -> None:
     result = janitor(name)
     assert result.exit_code == 2
     assert advice in result.stderr
 
 
-def test_whose_heartbeat(database_url: str) -> None:
+def test_janitor_command_whose_heartbeat(database_url: str) -> None:
     result = janitor("heartbeat", "--database-url", database_url)
     assert result.exit_code == 2
     assert "--worker" in result.stderr
@@ -132,13 +132,13 @@ def test_whose_heartbeat(database_url: str) -> None:
     assert len(refused.stderr.splitlines()) == 2
 
 
-def test_no_schema(empty_database_url: str) -> None:
+def test_janitor_command_no_schema(empty_database_url: str) -> None:
     result = janitor("reap", "--database-url", empty_database_url)
     assert result.exit_code == 1
     assert "Hint: Run `mailgres migrate`." in result.stderr
 
 
-def test_no_database() -> None:
+def test_janitor_command_no_database() -> None:
     assert "No database was named" in janitor("reap").stderr
 
 
@@ -156,28 +156,28 @@ def test_the_page_has_all_of_them() -> None:
 # --- all of them
 
 
-def test_all_of_them(house: House) -> None:
-    result = janitor("--all", "--database-url", house.url)
+def test_janitor_all_runs_every_janitor_that_is_not_a_workers_own(harness: JanitorHarness) -> None:
+    result = janitor("--all", "--database-url", harness.url)
     assert result.exit_code == 0, result.output
     done = [json.loads(line)["janitor"] for line in result.stdout.splitlines()]
     assert done == [one.name for one in JANITORS.values() if one.locked]
 
 
-def test_one_that_fails_keeps_no_other_from_being_done(house: House) -> None:
+def test_one_that_fails_keeps_no_other_from_being_done(harness: JanitorHarness) -> None:
     """Two fail; each is told, with what to do."""
     for function in ("reap", "purge_archive"):
-        house.run(f"ALTER FUNCTION mailgres.{function} RENAME TO gone")
-        house.run(
+        harness.run(f"ALTER FUNCTION mailgres.{function} RENAME TO gone")
+        harness.run(
             f"CREATE FUNCTION mailgres.{function}(int) RETURNS int LANGUAGE sql"
             " AS 'SELECT 1 / ($1 - $1)'"
         )
-        house.run("ALTER FUNCTION mailgres.gone RENAME TO gone_" + function)
-    result = janitor("--all", "--database-url", house.url)
+        harness.run("ALTER FUNCTION mailgres.gone RENAME TO gone_" + function)
+    result = janitor("--all", "--database-url", harness.url)
     assert result.exit_code == 1
     done = {json.loads(line)["janitor"] for line in result.stdout.splitlines()}
-    assert done == {one.name for one in JANITORS.values() if one.locked} - {"reap", "purge"}
+    assert done == {one.name for one in JANITORS.values() if one.locked} - {"reap", "purge_archive"}
     errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert [line.split()[1] for line in errors] == ["reap", "purge"]
+    assert [line.split()[1] for line in errors] == ["reap", "purge_archive"]
     assert "Traceback" not in result.output
 
 
@@ -188,6 +188,6 @@ def test_all_without_a_schema(empty_database_url: str) -> None:
     assert "mailgres migrate" in result.stderr
 
 
-def test_all_goes_alone(database_url: str) -> None:
+def test_janitor_all_takes_no_name(database_url: str) -> None:
     for more in (("reap",), ("--worker", "w")):
         assert janitor("--all", *more, "--database-url", database_url).exit_code == 2

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from claim.plans import watched
-from janitor.house import DAY
+from janitor.harness import DAY
 from mailgres.testing import travel
 from support.postgres import Connect, Server
 
@@ -40,11 +40,11 @@ FILL = """
 CALLS = {
     "archive_dead_letters": 200,
     "purge_archive": 500,
-    "retain": 1000,
+    "delete_expired_emails": 1000,
     "promote": 1000,
     "expire": 1000,
     "reap": 500,
-    "tell": 10_000,
+    "notify_dead_letters": 10_000,
 }
 SEQUENTIAL = """
     SELECT relname, seq_scan FROM pg_stat_xact_user_tables
@@ -85,18 +85,18 @@ def test_the_server_counts_none(known: str, connect: Connect, function: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", CALLS)
-def test_no_sequential_scan(known: str, connect: Connect, function: str) -> None:
+def test_janitors_no_sequential_scan(known: str, connect: Connect, function: str) -> None:
     connection = connect(known, autocommit=False)
     query = f"SELECT mailgres.{function}(%s)"
     with watched(connection) as nodes:
         row = connection.execute(query, (CALLS[function],)).fetchone()
     assert row is not None
-    if function in ("archive_dead_letters", "purge_archive", "retain"):
+    if function in ("archive_dead_letters", "purge_archive", "delete_expired_emails"):
         assert row[0] == CALLS[function]
     found = [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG]
     assert [(node.query, node.table) for node in found] == []
     # Rows of one chunk, or of the stretch that retention looks at.
-    most = 20 * CALLS[function] if function == "retain" else 3 * CALLS[function]
+    most = 20 * CALLS[function] if function == "delete_expired_emails" else 3 * CALLS[function]
     assert all(node.rows <= most for node in nodes if node.table in BIG)
     connection.rollback()
 
@@ -109,7 +109,7 @@ def test_retention_where_nothing_may_leave(known: str, connect: Connect) -> None
     connection.execute("UPDATE email_queue SET status = 'pending', dead_at = NULL")
     with watched(connection) as nodes:
         for _ in range(3):
-            assert connection.execute("SELECT mailgres.retain()").fetchone() == (0,)
+            assert connection.execute("SELECT mailgres.delete_expired_emails()").fetchone() == (0,)
     assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG]
     assert all(node.rows <= 20_000 for node in nodes if node.table in BIG)
     connection.rollback()

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from psycopg.types.json import Jsonb
 
-from janitor.desk import MINUTE
+from janitor.notifier import MINUTE
 from support.queue import Clock, Queue
 
 SECOND = timedelta(seconds=1)

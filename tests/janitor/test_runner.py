@@ -12,7 +12,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from janitor.house import DAY, ME, House, archived, ids, put
+from janitor.harness import DAY, ME, JanitorHarness, archived, ids, put
 from mailgres import database, queries
 from mailgres.errors import DatabaseUnreachable
 from mailgres.janitor import JANITORS, Done, Janitor, WorkerInfo, run, runner
@@ -25,176 +25,195 @@ LOCK = "SELECT pg_advisory_xact_lock(hashtext('mailgres.janitor.' || %s))"
 
 def janitor(query: LiteralString, chunk: int | None = 100, *, locked: bool = True) -> Janitor:
     return Janitor(
-        name="probe", duty="", every=timedelta(1), query=query, chunk=chunk, locked=locked
+        name="probe", purpose="", every=timedelta(1), query=query, chunk=chunk, locked=locked
     )
 
 
 # --- each duty
 
 
-def promote(house: House) -> Callable[[], bool]:
-    queue_id = house.enqueue(scheduled_for=house.clock.now + DAY)
-    house.clock.forward(DAY)
-    return lambda: house.email(queue_id).ready is True
+def promote(harness: JanitorHarness) -> Callable[[], bool]:
+    queue_id = harness.enqueue(scheduled_for=harness.clock.now + DAY)
+    harness.clock.forward(DAY)
+    return lambda: harness.email(queue_id).ready is True
 
 
-def reap(house: House) -> Callable[[], bool]:
-    queue_id = house.enqueue()
-    house.claim()
-    house.clock.forward(DAY)
-    return lambda: house.email(queue_id).status == "pending"
+def reap(harness: JanitorHarness) -> Callable[[], bool]:
+    queue_id = harness.enqueue()
+    harness.claim()
+    harness.clock.forward(DAY)
+    return lambda: harness.email(queue_id).status == "pending"
 
 
-def expire(house: House) -> Callable[[], bool]:
-    queue_id = house.enqueue(expires_at=house.clock.now + DAY)
-    house.clock.forward(DAY)
-    return lambda: house.email(queue_id).dead_reason == "expired"
+def expire(harness: JanitorHarness) -> Callable[[], bool]:
+    queue_id = harness.enqueue(expires_at=harness.clock.now + DAY)
+    harness.clock.forward(DAY)
+    return lambda: harness.email(queue_id).dead_reason == "expired"
 
 
-def archive(house: House) -> Callable[[], bool]:
-    (queue_id,) = put(house, "failed")
-    house.clock.forward(8 * DAY)
-    return lambda: queue_id in archived(house)
+def archive_dead_letters(harness: JanitorHarness) -> Callable[[], bool]:
+    (queue_id,) = put(harness, "failed")
+    harness.clock.forward(8 * DAY)
+    return lambda: queue_id in archived(harness)
 
 
-def purge(house: House) -> Callable[[], bool]:
-    (queue_id,) = put(house, "failed")
-    house.clock.forward(8 * DAY)
-    house.run("SELECT mailgres.archive_dead_letters()")
-    house.clock.forward(91 * DAY)
-    return lambda: queue_id not in ids(house) | archived(house)
+def purge_archive(harness: JanitorHarness) -> Callable[[], bool]:
+    (queue_id,) = put(harness, "failed")
+    harness.clock.forward(8 * DAY)
+    harness.run("SELECT mailgres.archive_dead_letters()")
+    harness.clock.forward(91 * DAY)
+    return lambda: queue_id not in ids(harness) | archived(harness)
 
 
-def retention(house: House) -> Callable[[], bool]:
-    (queue_id,) = put(house, "sent")
-    house.clock.forward(91 * DAY)
-    return lambda: queue_id not in ids(house)
+def delete_expired_emails(harness: JanitorHarness) -> Callable[[], bool]:
+    (queue_id,) = put(harness, "sent")
+    harness.clock.forward(91 * DAY)
+    return lambda: queue_id not in ids(harness)
 
 
-def rollups(house: House) -> Callable[[], bool]:
-    house.enqueue()
-    house.attempt("sent")
+def fold_rollups(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.enqueue()
+    harness.attempt("sent")
     sent = "SELECT sum(emails) FROM mailgres.rollup_by_tenant WHERE status = 'sent'"
-    return lambda: house.value(sent) == 1
+    return lambda: harness.value(sent) == 1
 
 
-def depth(house: House) -> Callable[[], bool]:
-    house.enqueue()
-    house.clock.forward(timedelta(minutes=1))  # who counted just now does not count again
-    return lambda: house.value("SELECT sum(emails) FROM mailgres.depth_by_template") == 1
+def measure_depth(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.enqueue()
+    harness.clock.forward(timedelta(minutes=1))  # who counted just now does not count again
+    return lambda: harness.value("SELECT sum(emails) FROM mailgres.depth_by_template") == 1
 
 
-def trim(house: House) -> Callable[[], bool]:
-    old = house.clock.now - 9 * DAY
-    house.run("INSERT INTO mailgres.rollup_by_minute VALUES (%s, 'sent', '', 1)", old)
+def delete_expired_rollups(harness: JanitorHarness) -> Callable[[], bool]:
+    old = harness.clock.now - 9 * DAY
+    harness.run("INSERT INTO mailgres.rollup_by_minute VALUES (%s, 'sent', '', 1)", old)
     left = "SELECT minute FROM mailgres.rollup_by_minute WHERE minute = %s"
-    return lambda: house.rows(left, old) == []
+    return lambda: harness.rows(left, old) == []
 
 
-def heartbeat(house: House) -> Callable[[], bool]:
-    told = "SELECT worker, version, details FROM mailgres.workers"
-    return lambda: house.rows(told) == [("worker-1", "1.2.3", {"concurrency": 10})]
+def heartbeat(harness: JanitorHarness) -> Callable[[], bool]:
+    reported = "SELECT worker, version, details FROM mailgres.workers"
+    return lambda: harness.rows(reported) == [("worker-1", "1.2.3", {"concurrency": 10})]
 
 
-def forget(house: House) -> Callable[[], bool]:
-    house.run("SELECT mailgres.heartbeat('gone')")
-    house.clock.forward(2 * DAY)
-    return lambda: not house.rows("SELECT worker FROM mailgres.workers WHERE worker = 'gone'")
+def delete_stale_workers(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.run("SELECT mailgres.heartbeat('gone')")
+    harness.clock.forward(2 * DAY)
+    return lambda: not harness.rows("SELECT worker FROM mailgres.workers WHERE worker = 'gone'")
 
 
-def tell(house: House) -> Callable[[], bool]:
-    put(house, "failed")
-    house.clock.forward(DAY)
-    told = "SELECT count(*) FROM mailgres.notices WHERE told_at = mailgres.now()"
-    return lambda: house.value(told) == 1
+def notify_dead_letters(harness: JanitorHarness) -> Callable[[], bool]:
+    put(harness, "failed")
+    harness.clock.forward(DAY)
+    reported = "SELECT count(*) FROM mailgres.notification_state WHERE notified_at = mailgres.now()"
+    return lambda: harness.value(reported) == 1
 
 
-def alerts(house: House) -> Callable[[], bool]:
-    house.run("UPDATE mailgres.providers SET circuit = 'open'")
-    told = "SELECT rule FROM mailgres.alerts WHERE rule = 'circuit_open' AND told = 'firing'"
-    return lambda: len(house.rows(told)) == 1
+def check_alerts(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.run("UPDATE mailgres.providers SET circuit = 'open'")
+    reported = (
+        "SELECT rule FROM mailgres.alerts WHERE rule = 'circuit_open' AND notified = 'firing'"
+    )
+    return lambda: len(harness.rows(reported)) == 1
 
 
-def webhook(house: House) -> Callable[[], bool]:
-    house.run("INSERT INTO mailgres.news (body) VALUES ('{}')")
-    house.clock.forward(DAY)
-    return lambda: house.rows("SELECT id FROM mailgres.news WHERE body = '{}'") == []
+def deliver_notifications(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.run("INSERT INTO mailgres.notifications (body) VALUES ('{}')")
+    harness.clock.forward(DAY)
+    return lambda: harness.rows("SELECT id FROM mailgres.notifications WHERE body = '{}'") == []
 
 
-def deaths(house: House) -> Callable[[], object]:
-    house.enqueue()
-    house.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
-    return lambda: not house.value("SELECT count(*) FROM mailgres.deaths")
+def log_dead_letters(harness: JanitorHarness) -> Callable[[], object]:
+    harness.enqueue()
+    harness.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
+    return lambda: not harness.value("SELECT count(*) FROM mailgres.dead_letters_to_log")
 
 
-DUTIES = {
-    duty.__name__: duty
-    for duty in (
-        *(rollups, depth, trim, heartbeat, promote, reap, expire, archive, purge, retention),
-        *(forget, deaths, tell, alerts, webhook),
+SCENARIOS = {
+    picked.__name__: picked
+    for picked in (
+        *(
+            fold_rollups,
+            measure_depth,
+            delete_expired_rollups,
+            heartbeat,
+            promote,
+            reap,
+            expire,
+            archive_dead_letters,
+            purge_archive,
+            delete_expired_emails,
+        ),
+        *(
+            delete_stale_workers,
+            log_dead_letters,
+            notify_dead_letters,
+            check_alerts,
+            deliver_notifications,
+        ),
     )
 }
 
 
-def test_every_duty_is_tested() -> None:
-    assert DUTIES.keys() == JANITORS.keys()
+def test_every_janitor_is_tested() -> None:
+    assert SCENARIOS.keys() == JANITORS.keys()
 
 
-@pytest.mark.parametrize("name", DUTIES)
-def test_each_duty(house: House, name: str) -> None:
-    is_done = DUTIES[name](house)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_each_janitor_does_its_work(harness: JanitorHarness, name: str) -> None:
+    is_done = SCENARIOS[name](harness)
     assert not is_done()
-    assert house.clean(name) == Done(handled=1, chunks=1)
+    assert harness.clean(name) == Done(handled=1, chunks=1)
     assert is_done()
-    assert house.locks() == 0
+    assert harness.locks() == 0
     if name != "heartbeat":
-        assert house.clean(name) == Done(handled=0, chunks=1)
+        assert harness.clean(name) == Done(handled=0, chunks=1)
 
 
 # --- chunks
 
 
-def test_chunks_until_nothing_is_left(house: House) -> None:
-    put(house, "failed", 35)
-    house.clock.forward(8 * DAY)
-    assert house.clean("archive", chunk=10) == Done(handled=35, chunks=4)
-    assert len(archived(house)) == 35
+def test_chunks_until_nothing_is_left(harness: JanitorHarness) -> None:
+    put(harness, "failed", 35)
+    harness.clock.forward(8 * DAY)
+    assert harness.clean("archive_dead_letters", chunk=10) == Done(handled=35, chunks=4)
+    assert len(archived(harness)) == 35
 
 
-def test_each_chunk_is_a_transaction(house: House) -> None:
+def test_each_chunk_is_a_transaction(harness: JanitorHarness) -> None:
     """What a chunk did stays done when a later one fails."""
-    put(house, "failed", 35)
-    house.clock.forward(8 * DAY)
-    house.run(
+    put(harness, "failed", 35)
+    harness.clock.forward(8 * DAY)
+    harness.run(
         "ALTER TABLE mailgres.dead_letters ADD CHECK (tenant_id = 'default'),"
         " ADD COLUMN number int GENERATED ALWAYS AS IDENTITY CHECK (number <= 25)"
     )
     with pytest.raises(psycopg.errors.CheckViolation):
-        house.clean("archive", chunk=10)
-    assert (len(archived(house)), len(ids(house))) == (20, 15)
-    assert house.locks() == 0
+        harness.clean("archive_dead_letters", chunk=10)
+    assert (len(archived(harness)), len(ids(harness))) == (20, 15)
+    assert harness.locks() == 0
 
 
-def test_no_endless_run(house: House) -> None:
-    assert house.run_janitor(janitor(FULL)) == Done(
+def test_no_endless_run(harness: JanitorHarness) -> None:
+    assert harness.run_janitor(janitor(FULL)) == Done(
         handled=runner.MOST_CHUNKS * 100, chunks=runner.MOST_CHUNKS, more=True
     )
 
 
-def test_stopped_between_chunks(house: House) -> None:
+def test_janitor_run_stopped_between_chunks(harness: JanitorHarness) -> None:
     answers = iter([False, False, True])
-    done = run(janitor(FULL), house.pool.connection, ME, stopped=lambda: next(answers))
+    done = run(janitor(FULL), harness.pool.connection, ME, stopped=lambda: next(answers))
     assert done == Done(handled=200, chunks=2, more=True)
 
 
 # --- limits
 
 
-def test_statements_have_a_time_limit(house: House) -> None:
+def test_statements_have_a_time_limit(harness: JanitorHarness) -> None:
     """For this transaction only: the connection goes back to the pool without it."""
     limit: LiteralString = "SELECT setting::int FROM pg_settings WHERE name = 'statement_timeout'"
-    assert house.run_janitor(janitor(limit, chunk=None)).handled == 5000
-    with house.pool.connection() as connection:
+    assert harness.run_janitor(janitor(limit, chunk=None)).handled == 5000
+    with harness.pool.connection() as connection:
         assert connection.execute(limit).fetchone() == (0,)
 
 
@@ -210,34 +229,36 @@ CANCELED_ABOVE = """
 """
 
 
-def test_a_chunk_that_takes_too_long_is_made_smaller(house: House) -> None:
-    house.run(CANCELED_ABOVE)
-    assert house.run_janitor(janitor("SELECT public.heavy(%(chunk)s, 10)")) == Done(
+def test_a_chunk_that_takes_too_long_is_made_smaller(harness: JanitorHarness) -> None:
+    harness.run(CANCELED_ABOVE)
+    assert harness.run_janitor(janitor("SELECT public.heavy(%(chunk)s, 10)")) == Done(
         handled=9, chunks=2
     )
 
 
-def test_one_row_that_takes_too_long(house: House) -> None:
-    house.run(CANCELED_ABOVE)
+def test_one_row_that_takes_too_long(harness: JanitorHarness) -> None:
+    harness.run(CANCELED_ABOVE)
     for chunk in (1000, None):
         with pytest.raises(psycopg.errors.QueryCanceled):
-            house.run_janitor(janitor("SELECT public.heavy(coalesce(%(chunk)s::int, 1), 0)", chunk))
+            harness.run_janitor(
+                janitor("SELECT public.heavy(coalesce(%(chunk)s::int, 1), 0)", chunk)
+            )
 
 
 # --- one at a time
 
 
-@pytest.mark.parametrize("name", DUTIES)
-def test_while_somebody_else_is_at_it(house: House, name: str) -> None:
-    is_done = DUTIES[name](house)
-    with psycopg.connect(house.url) as other:
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_while_somebody_else_is_at_it(harness: JanitorHarness, name: str) -> None:
+    is_done = SCENARIOS[name](harness)
+    with psycopg.connect(harness.url) as other:
         other.execute(LOCK, (name,))
-        done = house.clean(name)
+        done = harness.clean(name)
         if JANITORS[name].locked:
             assert (done, is_done()) == (Done(busy=True), False)
         else:
             assert (done, is_done()) == (Done(handled=1, chunks=1), True)
-    assert house.clean(name).busy is False
+    assert harness.clean(name).busy is False
     assert is_done()
 
 
@@ -246,78 +267,80 @@ def test_lock_and_work_are_one_statement(name: str) -> None:
     one = JANITORS[name]
     lock = "WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))"
     assert (lock in one.query) == one.locked
-    assert one.query == queries.load("janitor.sql")[name]
-    assert (one.chunk is None) == (name in ("heartbeat", "depth", "alerts", "webhook"))
+    assert one.query == queries.load("janitor/janitors.sql")[name]
+    assert (one.chunk is None) == (
+        name in ("heartbeat", "measure_depth", "check_alerts", "deliver_notifications")
+    )
 
 
-def test_locks_of_different_duties_are_different(house: House) -> None:
-    hashes = {house.value("SELECT hashtext(%s)", f"mailgres.janitor.{name}") for name in JANITORS}
+def test_locks_of_different_janitors_are_different(harness: JanitorHarness) -> None:
+    hashes = {harness.value("SELECT hashtext(%s)", f"mailgres.janitor.{name}") for name in JANITORS}
     assert len(hashes) == len(JANITORS)
 
 
-def test_two_at_once_do_the_work_once(house: House) -> None:
-    emails = put(house, "failed", 300)
-    house.clock.forward(8 * DAY)
-    one = replace(JANITORS["archive"], chunk=20)
+def test_two_at_once_do_the_work_once(harness: JanitorHarness) -> None:
+    emails = put(harness, "failed", 300)
+    harness.clock.forward(8 * DAY)
+    one = replace(JANITORS["archive_dead_letters"], chunk=20)
 
     def work() -> int:
         handled = 0
-        while not (done := house.run_janitor(one)).chunks or done.handled:
+        while not (done := harness.run_janitor(one)).chunks or done.handled:
             handled += done.handled
         return handled
 
     assert sum(at_once([work, work])) == 300
-    assert archived(house) == set(emails)
-    lengths = house.rows("SELECT DISTINCT jsonb_array_length(log) FROM mailgres.dead_letters")
+    assert archived(harness) == set(emails)
+    lengths = harness.rows("SELECT DISTINCT jsonb_array_length(log) FROM mailgres.dead_letters")
     assert lengths == [(2,)]
-    assert house.locks() == 0
+    assert harness.locks() == 0
 
 
 # --- connections
 
 
 @pytest.mark.parametrize("autocommit", [True, False])
-def test_any_connection_will_do(house: House, autocommit: bool) -> None:  # noqa: FBT001
-    put(house, "failed", 3)
-    house.clock.forward(8 * DAY)
+def test_any_connection_will_do(harness: JanitorHarness, autocommit: bool) -> None:  # noqa: FBT001
+    put(harness, "failed", 3)
+    harness.clock.forward(8 * DAY)
 
     def connect() -> AbstractContextManager[psycopg.Connection[Any]]:
-        return psycopg.connect(house.url, autocommit=autocommit)
+        return psycopg.connect(harness.url, autocommit=autocommit)
 
-    assert run(JANITORS["archive"], connect, ME).handled == 3
-    assert len(archived(house)) == 3
+    assert run(JANITORS["archive_dead_letters"], connect, ME).handled == 3
+    assert len(archived(harness)) == 3
 
 
 # --- rollups
 
 
-def test_counts_are_right_after_whatever_happened(house: House) -> None:
+def test_counts_are_right_after_whatever_happened(harness: JanitorHarness) -> None:
     outcomes = ("sent", "permanent", "transient", "sent", "ambiguous", "rate")
     for number in range(60):
-        house.enqueue(tenant_id=f"t{number % 3}", max_retries=number % 2)
+        harness.enqueue(tenant_id=f"t{number % 3}", max_retries=number % 2)
     for turn in range(12):
-        claimed = house.claim()
-        told = [
+        claimed = harness.claim()
+        reported = [
             report(email, outcomes[(turn + place * 5) % 6], code=f"E{place % 2}")
             for place, email in enumerate(claimed)
         ]
-        house.finish(*told)
-        house.clock.forward(timedelta(hours=1))
-        house.clean("rollups", chunk=7)
-    house.clean("rollups", chunk=7)
+        harness.finish(*reported)
+        harness.clock.forward(timedelta(hours=1))
+        harness.clean("fold_rollups", chunk=7)
+    harness.clean("fold_rollups", chunk=7)
     for rollup, column in (("tenant", "tenant_id"), ("template", "template_type")):
         columns = f"date_trunc('hour', created_at, 'UTC'), {column}, status"
-        truth = house.rows(
+        truth = harness.rows(
             f"SELECT {columns}, count(*) FROM email_queue"
             " WHERE status IN ('sent', 'failed', 'cancelled') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         )
-        counted = house.rows(
+        counted = harness.rows(
             f"SELECT hour, {column}, status, sum(emails) FROM mailgres.rollup_by_{rollup}"
             " GROUP BY 1, 2, 3 HAVING sum(emails) <> 0 ORDER BY 1, 2, 3"
         )
         assert len(truth) > 1
         assert [tuple(row) for row in counted] == [tuple(row) for row in truth]
-    assert house.value("SELECT count(*) FROM mailgres.rollup_deltas") == 0
+    assert harness.value("SELECT count(*) FROM mailgres.rollup_deltas") == 0
 
 
 # --- what goes wrong is logged
@@ -331,10 +354,12 @@ QUOTES_AN_EMAIL = """
 """
 
 
-def test_an_error_of_the_database(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    house.run(QUOTES_AN_EMAIL)
+def test_an_error_of_the_database(
+    harness: JanitorHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.run(QUOTES_AN_EMAIL)
     broken = janitor("SELECT public.broken(%(chunk)s)")
-    runner.attempt(broken, house.pool.connection, ME, stopped=lambda: False)
+    runner.attempt(broken, harness.pool.connection, ME, stopped=lambda: False)
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage() == "janitor.probe failed: a check failed"
@@ -344,7 +369,7 @@ def test_an_error_of_the_database(house: House, caplog: pytest.LogCaptureFixture
     assert "ana@" not in caplog.text
 
 
-def test_an_unreachable_database(caplog: pytest.LogCaptureFixture) -> None:
+def test_janitor_run_an_unreachable_database(caplog: pytest.LogCaptureFixture) -> None:
     def connect() -> psycopg.Connection[Any]:
         return database.connect("postgresql://me:secret@127.0.0.1:1/mail")
 
@@ -356,29 +381,31 @@ def test_an_unreachable_database(caplog: pytest.LogCaptureFixture) -> None:
     assert "secret" not in caplog.text
 
 
-def test_a_bug(house: House, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_a_janitor_is_logged_without_its_text(
+    harness: JanitorHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     def details() -> dict[str, object]:
         raise KeyError("gone")
 
     mine = WorkerInfo("w", "", details)
-    runner.attempt(JANITORS["heartbeat"], house.pool.connection, mine, stopped=lambda: False)
+    runner.attempt(JANITORS["heartbeat"], harness.pool.connection, mine, stopped=lambda: False)
     (record,) = caplog.records
     assert "KeyError at " in record.getMessage()
     assert "gone" not in record.getMessage()
     assert record.__dict__["action"] == "janitor.heartbeat"
     # What the worker tells about itself is asked for by its own duties only.
-    assert run(JANITORS["promote"], house.pool.connection, mine) == Done(handled=0, chunks=1)
+    assert run(JANITORS["promote"], harness.pool.connection, mine) == Done(handled=0, chunks=1)
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [("archive", logging.INFO), ("heartbeat", logging.DEBUG)]
+    ("name", "level"), [("archive_dead_letters", logging.INFO), ("heartbeat", logging.DEBUG)]
 )
 def test_what_was_done_is_logged(
-    house: House, caplog: pytest.LogCaptureFixture, name: str, level: int
+    harness: JanitorHarness, caplog: pytest.LogCaptureFixture, name: str, level: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "mailgres.janitor")
-    DUTIES[name](house)
-    runner.attempt(JANITORS[name], house.pool.connection, ME, stopped=lambda: False)
+    SCENARIOS[name](harness)
+    runner.attempt(JANITORS[name], harness.pool.connection, ME, stopped=lambda: False)
     (record,) = caplog.records
     assert (record.levelno, record.__dict__["handled"]) == (level, 1)
     assert record.__dict__["action"] == f"janitor.{name}"

@@ -6,18 +6,18 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from janitor.house import DAY, SECOND
+from janitor.harness import DAY, SECOND
 from support.queue import Clock, Queue
 
 HEARTBEAT = "SELECT mailgres.heartbeat(%s, %s, %s)"
-FORGET = "SELECT mailgres.forget_workers()"
+FORGET = "SELECT mailgres.delete_stale_workers()"
 
 
 def names(queue: Queue, table: str = "workers") -> list[str]:
     return [row.worker for row in queue.rows(f"SELECT worker FROM mailgres.{table} ORDER BY 1")]
 
 
-def test_a_heartbeat(queue: Queue, clock: Clock) -> None:
+def test_workers_a_heartbeat(queue: Queue, clock: Clock) -> None:
     start = clock.now
     assert queue.value(HEARTBEAT, "w", "1.0", Jsonb({"concurrency": 10})) == 1
     clock.forward(10 * SECOND)
@@ -40,7 +40,7 @@ def test_a_name_that_nobody_may_have(queue: Queue, name: str) -> None:
         queue.run(HEARTBEAT, name, "", Jsonb({}))
 
 
-def test_forget(queue: Queue, clock: Clock) -> None:
+def test_workers_that_are_gone_are_deleted(queue: Queue, clock: Clock) -> None:
     queue.run("SELECT mailgres.heartbeat('dead')")
     clock.forward(SECOND)
     queue.run("SELECT mailgres.heartbeat('alive')")
@@ -60,7 +60,7 @@ def test_sleepers_that_never_woke(queue: Queue) -> None:
     assert names(queue, "sleepers") == ["asleep", "late"]
 
 
-def test_in_bounded_steps(queue: Queue, clock: Clock) -> None:
+def test_stale_workers_are_deleted_in_bounded_steps(queue: Queue, clock: Clock) -> None:
     for number in range(25):
         queue.run("SELECT mailgres.heartbeat(%s)", f"w{number}")
     queue.run(
@@ -68,6 +68,6 @@ def test_in_bounded_steps(queue: Queue, clock: Clock) -> None:
         " FROM generate_series(1, 10) n"
     )
     clock.forward(2 * DAY)
-    query = "SELECT mailgres.forget_workers(10)"
+    query = "SELECT mailgres.delete_stale_workers(10)"
     assert [queue.value(query) for _ in range(5)] == [10, 10, 10, 5, 0]
     assert names(queue) == names(queue, "sleepers") == []

@@ -13,14 +13,14 @@ from support.queue import Clock, Queue, is_leased
 HOUR = timedelta(hours=1)
 
 
-def test_next_retry_sooner(queue: Queue, clock: Clock) -> None:
+def test_changed_by_hand_next_retry_sooner(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + HOUR)
     assert queue.claim() == []
     queue.run("UPDATE email_queue SET next_retry_at = mailgres.now()")
     assert queue.claim_one().id == queue_id
 
 
-def test_next_retry_later(queue: Queue, clock: Clock) -> None:
+def test_changed_by_hand_next_retry_later(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.run("UPDATE email_queue SET next_retry_at = mailgres.now() + interval '1 hour'")
     assert queue.claim() == []
@@ -164,11 +164,11 @@ def test_an_imported_history_is_counted(conn: psycopg.Connection) -> None:
         " VALUES ('news', 'a@example.com', 'cancelled', 'long ago') RETURNING id"
     ).fetchone()
     counts = "SELECT status, sum(emails)::int FROM mailgres.rollup_by_template GROUP BY status"
-    conn.execute("SELECT mailgres.fold()")
+    conn.execute("SELECT mailgres.fold_rollups()")
     assert conn.execute(counts).fetchall() == [("cancelled", 1)]
     assert row is not None
     conn.execute("SELECT retry_email(%s)", row)
-    conn.execute("SELECT mailgres.fold()")
+    conn.execute("SELECT mailgres.fold_rollups()")
     assert conn.execute(counts).fetchall() == [("cancelled", 0)]
 
 

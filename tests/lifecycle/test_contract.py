@@ -23,7 +23,7 @@ UNKNOWN = "SELECT mark_email_failed('00000000-0000-0000-0000-000000000000'::uuid
 PROCESS = "SELECT * FROM process_pending_emails_for_retry(10);"
 
 
-def test_enqueue(queue: Queue) -> None:
+def test_contract_enqueue(queue: Queue) -> None:
     queue_id = queue.value(CALL)
     email = queue.email(queue_id)
     assert (email.user_id, email.template_type) == (UUID(USER), "welcome_user")
@@ -32,7 +32,7 @@ def test_enqueue(queue: Queue) -> None:
     assert queue_id.version == 7
 
 
-def test_pending_by_template(queue: Queue) -> None:
+def test_contract_pending_by_template(queue: Queue) -> None:
     for template in ("welcome_user", "welcome_user", "signup_confirmation"):
         queue.enqueue(template)
     queue.run("UPDATE email_queue SET retries = 1 WHERE template_type = 'signup_confirmation'")
@@ -54,7 +54,7 @@ def test_mark_an_unknown_email(queue: Queue) -> None:
     assert queue.value(UNKNOWN) is False
 
 
-def test_process(queue: Queue) -> None:
+def test_contract_process(queue: Queue) -> None:
     queue_id = queue.value(CALL)
     assert queue.rows(PROCESS) == [
         (queue_id, UUID(USER), "welcome_user", "ana@example.com", {"name": "Ana"}, 0)
@@ -63,7 +63,7 @@ def test_process(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("template_type", ["welcome_user", "signup_confirmation"])
-def test_starter_templates(committed: Queue, template_type: str) -> None:
+def test_contract_starter_templates(committed: Queue, template_type: str) -> None:
     versions = committed.rows(
         "SELECT v.* FROM mailgres.template_versions v JOIN email_templates t"
         " ON (t.template_type, t.active_version) = (v.template_type, v.version)"
@@ -78,7 +78,7 @@ def test_starter_templates(committed: Queue, template_type: str) -> None:
     assert committed.email(committed.enqueue(template_type)).template_type == template_type
 
 
-def test_through_psql(database_url: str) -> None:
+def test_contract_through_psql(database_url: str) -> None:
     """As somebody types it who follows the documents."""
     script = "\n".join([CALL, PENDING, RECOVERY, UNKNOWN, PROCESS])
     output = run_script(database_url, script, "-At", "-v", "ON_ERROR_STOP=1")

@@ -53,7 +53,7 @@ def test_all_that_is_known(queue: Queue, clock: Clock) -> None:
     assert (entry.recipient_email, entry.payload) == (RECIPIENT, {"name": "Ana"})
     assert entry.user_id == USER
     assert entry.correlation_id == "order-42"
-    assert (entry.attempts, entry.tries) == (3, tries)
+    assert (entry.attempts, entry.attempt_times) == (3, tries)
     assert (entry.dead_reason, entry.error_class) == ("exhausted", "transient")
     assert (entry.error_code, entry.error_message) == ("http_503", "down")
     assert entry.error_detail == "raw text"
@@ -89,7 +89,7 @@ def test_one_that_was_never_tried(queue: Queue, clock: Clock) -> None:
     clock.forward(DAY)
     queue.run("SELECT mailgres.expire()")
     (entry,) = entries(queue)
-    assert (entry.attempts, entry.tries, entry.dead_reason) == (0, None, "expired")
+    assert (entry.attempts, entry.attempt_times, entry.dead_reason) == (0, None, "expired")
     assert entry.error_message
 
 
@@ -100,7 +100,7 @@ def test_what_was_given_back_is_no_try(queue: Queue, clock: Clock) -> None:
     clock.forward(MINUTE)
     queue.attempt("permanent", code="no_mailbox")
     (entry,) = entries(queue)
-    assert (entry.attempts, entry.tries) == (1, [clock.now])
+    assert (entry.attempts, entry.attempt_times) == (1, [clock.now])
     assert entry.error_message == "no_mailbox", "never empty"
 
 
@@ -112,11 +112,11 @@ def test_tries_of_a_processor_that_claims_nothing(queue: Queue, clock: Clock) ->
         tries.append(clock.now)
         assert queue.value("SELECT mark_email_failed(%s, 'no answer')", queue_id) is True
     (entry,) = entries(queue)
-    assert (entry.attempts, entry.tries, entry.dead_reason) == (2, tries, "exhausted")
+    assert (entry.attempts, entry.attempt_times, entry.dead_reason) == (2, tries, "exhausted")
     clock.forward(7 * DAY)
     assert queue.value("SELECT mailgres.archive_dead_letters()") == 1
     (entry,) = entries(queue)
-    assert (entry.attempts, entry.tries) == (2, tries)
+    assert (entry.attempts, entry.attempt_times) == (2, tries)
 
 
 def test_others_are_not_there(queue: Queue) -> None:
@@ -126,7 +126,7 @@ def test_others_are_not_there(queue: Queue) -> None:
     assert entries(queue) == []
 
 
-def test_for_operators_only(queue: Queue, clock: Clock) -> None:
+def test_dead_letters_view_for_operators_only(queue: Queue, clock: Clock) -> None:
     die(queue, clock)
     queue.run("SET LOCAL ROLE mailgres_operator")
     assert len(entries(queue)) == 1

@@ -41,7 +41,7 @@ def held(queue: Queue) -> UUID:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_logged(queue: Queue, clock: Clock, event: str) -> None:
+def test_event_logged(queue: Queue, clock: Clock, event: str) -> None:
     queue_id = sent(queue)
     clock.forward(MINUTE)
     said = "550 no <bob@example.com>"
@@ -72,7 +72,7 @@ def test_a_sent_email_that_the_provider_dropped_is_dead(queue: Queue, clock: Clo
 
 
 @pytest.mark.parametrize("event", ["delivered", "bounced", "complained"])
-def test_it_did_arrive(queue: Queue, clock: Clock, event: str) -> None:
+def test_event_it_did_arrive(queue: Queue, clock: Clock, event: str) -> None:
     queue_id = held(queue)
     clock.forward(MINUTE)
     queue.run("SELECT record_email_event(%s, %s, 're_9')", event, queue_id)
@@ -164,7 +164,7 @@ def test_by_the_id_given_to_mark_email_sent(queue: Queue) -> None:
         (EVENT_BY_PROVIDER_ID, None),
     ],
 )
-def test_an_unknown_email(queue: Queue, statement: str, name: object) -> None:
+def test_event_an_unknown_email(queue: Queue, statement: str, name: object) -> None:
     sent(queue)
     assert queue.value(statement, "bounced", name) is False
     assert queue.value("SELECT count(*) FROM email_logs WHERE event = 'bounced'") == 0
@@ -188,7 +188,7 @@ def suppressions(queue: Queue) -> list[tuple[str, str, str]]:
     ("event", "tenant"),
     [("bounced", "*"), ("complained", "shop"), ("delivered", ""), ("failed", "")],
 )
-def test_suppresses(queue: Queue, event: str, tenant: str) -> None:
+def test_event_suppresses(queue: Queue, event: str, tenant: str) -> None:
     """A bounce concerns everybody, a complaint the tenant about whom it is."""
     queue_id = queue.enqueue(recipient_email="Ana@Example.com", tenant_id="shop")
     queue.attempt("sent")

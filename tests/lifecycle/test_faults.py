@@ -59,10 +59,10 @@ def test_a_call_is_not_begun_under_a_lease_that_has_ended(keyless: psycopg.Conne
     queue_id = enqueue(keyless)
     [token] = claim(keyless)
     keyless.execute("UPDATE email_queue SET lease_until = now() - interval '1 second'")
-    begun = keyless.execute(
+    started = keyless.execute(
         "SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id])
     ).fetchall()
-    assert begun == []
+    assert started == []
     assert column(keyless, "status") == "pending"
 
 
@@ -74,7 +74,7 @@ def test_a_call_that_begins_late_has_a_whole_lease(keyless: psycopg.Connection) 
         " lease_until = now() + interval '1 second'"
     )
     keyless.execute("SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id]))
-    assert column(keyless, "lease_until - begun_at >= interval '59 seconds'")
+    assert column(keyless, "lease_until - attempt_started_at >= interval '59 seconds'")
 
 
 def test_the_key_is_good_from_the_first_uncertain_try_on(conn: psycopg.Connection) -> None:

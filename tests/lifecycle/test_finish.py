@@ -43,14 +43,14 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.outcome} at {case.provider}")
-def test_first_try(queue: Queue, clock: Clock, case: Case) -> None:
+def test_finish_first_try(queue: Queue, clock: Clock, case: Case) -> None:
     queue.use_provider(case.provider)
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
     claimed = queue.claim_one()
     queue.start_attempts([claimed])
-    told = {"code": "E1", "message": "it said no", "detail": "550 no", "duration_ms": 120}
-    (done,) = queue.finish(report(claimed, case.outcome, **told))
+    reported = {"code": "E1", "message": "it said no", "detail": "550 no", "duration_ms": 120}
+    (done,) = queue.finish(report(claimed, case.outcome, **reported))
     email = queue.email(queue_id)
     assert done[1:-1] == (email.status, email.retries, email.next_retry_at, email.dead_reason)
     assert (done.id, done.refused) == (queue_id, None)
@@ -69,7 +69,7 @@ FAULTS = [case for case in CASES if case.outcome != "sent"]
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: f"{case.outcome} at {case.provider}")
-def test_fault_is_kept(queue: Queue, case: Case) -> None:
+def test_finish_fault_is_kept(queue: Queue, case: Case) -> None:
     queue.use_provider(case.provider)
     queue.enqueue()
     email = queue.attempt(case.outcome, code="E1", message="it said no", detail="550 no")
@@ -81,10 +81,10 @@ def test_fault_is_kept(queue: Queue, case: Case) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["transient", "rate", "config", "permanent", "ambiguous"])
-@pytest.mark.parametrize("told", [{}, {"message": ""}, {"message": None, "code": ""}])
-def test_there_is_always_a_message(queue: Queue, outcome: str, told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("reported", [{}, {"message": ""}, {"message": None, "code": ""}])
+def test_there_is_always_a_message(queue: Queue, outcome: str, reported: dict[str, Any]) -> None:
     queue.enqueue()
-    assert queue.attempt(outcome, **told).error_message == f"{outcome} fault"
+    assert queue.attempt(outcome, **reported).error_message == f"{outcome} fault"
 
 
 def test_the_code_stands_in_for_a_message(queue: Queue) -> None:
@@ -116,7 +116,7 @@ def test_resend_id_is_for_resend_only(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("status", ["transient", "ambiguous"])
-def test_all_retries_spent(queue: Queue, clock: Clock, status: str) -> None:
+def test_finish_all_retries_spent(queue: Queue, clock: Clock, status: str) -> None:
     """1, 5 and 15 minutes between four tries; then dead."""
     queue.use_provider(WITH_KEYS)
     queue.enqueue()
@@ -230,8 +230,12 @@ def test_many_outcomes_in_one_call(queue: Queue) -> None:
     outcomes = ["sent", "transient", "rate", "quota", "config", "permanent", "ambiguous"]
     done = queue.finish(*map(report, claimed, outcomes))
     expected = {
-        email.id: "failed" if told == "permanent" else "sent" if told == "sent" else "pending"
-        for email, told in zip(claimed, outcomes, strict=True)
+        email.id: "failed"
+        if reported == "permanent"
+        else "sent"
+        if reported == "sent"
+        else "pending"
+        for email, reported in zip(claimed, outcomes, strict=True)
     }
     assert {row.id: row.status for row in done} == expected
     assert {row.refused for row in done} == {None}
@@ -239,7 +243,7 @@ def test_many_outcomes_in_one_call(queue: Queue) -> None:
     assert {row.id: row.status for row in stored} == expected
 
 
-def test_no_outcomes(queue: Queue) -> None:
+def test_finish_no_outcomes(queue: Queue) -> None:
     assert queue.finish() == []
 
 
@@ -283,7 +287,7 @@ def test_nobody_reports_without_the_token(queue: Queue, token: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         {"outcome": "sent", "provider_message_id": ""},
         {"outcome": "sent", "provider_message_id": None},
@@ -294,13 +298,13 @@ def test_nobody_reports_without_the_token(queue: Queue, token: str | None) -> No
         {},
     ],
 )
-def test_an_outcome_that_is_not_understood(queue: Queue, told: dict[str, Any]) -> None:
+def test_an_outcome_that_is_not_understood(queue: Queue, reported: dict[str, Any]) -> None:
     queue.enqueue()
     queue.enqueue()
     first, second = queue.claim()
     named = {"id": str(second.id), "token": str(second.lease_token)}
     with pytest.raises(psycopg.Error) as refusal, queue.conn.transaction():
-        queue.finish(report(first, "sent"), {**named, **told})
+        queue.finish(report(first, "sent"), {**named, **reported})
     assert refusal.value.sqlstate == "MG031"
     assert refusal.value.diag.message_hint
     assert queue.email(first.id) == first

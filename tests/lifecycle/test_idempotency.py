@@ -29,7 +29,7 @@ def enqueue_many(queue: Queue, *requests: dict[str, Any]) -> list[UUID]:
     return [row[0] for row in queue.rows("SELECT enqueue_emails(%s)", Jsonb(filled))]
 
 
-def test_again(queue: Queue) -> None:
+def test_idempotency_key_again(queue: Queue) -> None:
     first = queue.enqueue(idempotency_key="k", payload={"a": 1, "b": 2})
     assert queue.enqueue(idempotency_key="k", payload={"b": 2, "a": 1}) == first
     assert count(queue) == 1
@@ -76,7 +76,7 @@ def test_other_content_is_refused(queue: Queue, other: dict[str, Any]) -> None:
     assert count(queue) == 1
 
 
-def test_in_bulk(queue: Queue) -> None:
+def test_idempotency_key_in_bulk(queue: Queue) -> None:
     first = queue.enqueue(idempotency_key="k1")
     ids = enqueue_many(
         queue, {"idempotency_key": "k2"}, {"idempotency_key": "k1"}, {"idempotency_key": "k2"}, {}
@@ -112,7 +112,7 @@ def test_while_the_first_is_not_committed(committed: Queue, connect: Connect, en
     assert [row[0] for row in committed.rows("SELECT id FROM email_queue")] == [second_id]
 
 
-def test_many_at_once(committed: Queue, connect: Connect) -> None:
+def test_idempotency_key_many_at_once(committed: Queue, connect: Connect) -> None:
     queues = [Queue(connect()) for _ in range(6)]
     ids = at_once([partial(queue.enqueue, idempotency_key="k") for queue in queues])
     assert len(set(ids)) == count(committed) == 1

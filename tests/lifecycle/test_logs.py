@@ -104,14 +104,14 @@ def test_what_a_try_leaves(queue: Queue, clock: Clock) -> None:
     claimed_at = clock.now
     claimed = queue.claim_one("worker-7")
     clock.forward(timedelta(seconds=3))
-    told = {"code": "451", "message": "busy", "detail": "451 busy, bob@example.com"}
-    queue.finish(report(claimed, "transient", duration_ms=2900, **told))
+    reported = {"code": "451", "message": "busy", "detail": "451 busy, bob@example.com"}
+    queue.finish(report(claimed, "transient", duration_ms=2900, **reported))
     (entry,) = queue.log(queue_id)
     assert (entry.at, entry.claimed_at, entry.worker) == (clock.now, claimed_at, "worker-7")
     assert (entry.tenant_id, entry.template_type, entry.attempt) == ("shop", "welcome_user", 1)
     assert (entry.provider, entry.duration_ms) == (WITHOUT_KEYS, 2900)
     assert (entry.error_class, entry.error_code) == ("transient", "451")
-    assert (entry.error_message, entry.error_detail) == ("busy", told["detail"])
+    assert (entry.error_message, entry.error_detail) == ("busy", reported["detail"])
     assert (entry.next_retry_at, entry.dead_reason) == (clock.now + MINUTE, None)
     assert entry.role == queue.value("SELECT session_user::text")
 
@@ -142,8 +142,8 @@ def test_one_row_each_for_many(queue: Queue) -> None:
     queue.finish(*map(report, claimed, outcomes))
     names = {"sent": "sent", "transient": "retry", "rate": "deferred", "permanent": "dead"}
     logged = {queue_id: queue.events(queue_id) for queue_id in ids}
-    told = zip(claimed, outcomes, strict=True)
-    assert logged == {email.id: [names[outcome]] for email, outcome in told}
+    reported = zip(claimed, outcomes, strict=True)
+    assert logged == {email.id: [names[outcome]] for email, outcome in reported}
 
 
 def test_a_late_report_is_not_a_loss(queue: Queue, clock: Clock) -> None:
@@ -183,7 +183,7 @@ def test_a_try_that_was_not_made_has_no_fault(queue: Queue, clock: Clock) -> Non
         "TRUNCATE email_templates CASCADE",
     ],
 )
-def test_never_changed(queue: Queue, statement: str) -> None:
+def test_logs_never_changed(queue: Queue, statement: str) -> None:
     queue.enqueue()
     queue.attempt("sent")
     with pytest.raises(psycopg.Error) as error, queue.conn.transaction():

@@ -38,7 +38,7 @@ def dead(queue: Queue, outcome: str = "permanent", template: str = HOLD) -> UUID
 
 
 @pytest.mark.parametrize("later", [timedelta(0), HOUR])
-def test_cancel(queue: Queue, clock: Clock, later: timedelta) -> None:
+def test_operate_cancel(queue: Queue, clock: Clock, later: timedelta) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + later)
     assert queue.value(CANCEL, queue_id) is True
     email = queue.email(queue_id)
@@ -49,7 +49,7 @@ def test_cancel(queue: Queue, clock: Clock, later: timedelta) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_cancel_says_why(queue: Queue) -> None:
+def test_operate_cancel_says_why(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run("SELECT cancel_email(%s, 'asked by bob@example.com')", queue_id)
     assert queue.email(queue_id).error_message == "asked by <address>"
@@ -210,7 +210,7 @@ def test_retry_of_an_uncertain_email_without_keys(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_reschedule(queue: Queue, clock: Clock, hours: int) -> None:
+def test_operate_reschedule(queue: Queue, clock: Clock, hours: int) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + 5 * HOUR)
     then = clock.now + hours * HOUR
     assert queue.value("SELECT reschedule_email(%s, %s)", queue_id, then) is True
@@ -252,7 +252,9 @@ REFUSALS = [
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("statement", "status", "sqlstate"), REFUSALS)
-def test_refused_by_status(queue: Queue, statement: str, status: str, sqlstate: str) -> None:
+def test_operate_refused_by_status(
+    queue: Queue, statement: str, status: str, sqlstate: str
+) -> None:
     queue_id = queue.enqueue()
     if status == "sending":
         queue.claim_one()
@@ -263,7 +265,7 @@ def test_refused_by_status(queue: Queue, statement: str, status: str, sqlstate: 
 
 @pytest.mark.parametrize("statement", [CANCEL, RETRY, RESCHEDULE])
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
+def test_operate_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
     assert refusal(queue, statement, queue_id) == "MG020"
 
 

@@ -17,12 +17,12 @@ PURGE = "SELECT * FROM mailgres.purge_dead_letters(%s, %s)"
 WINDOW = timedelta(hours=23)
 
 
-def told(queue: Queue, statement: str, *parameters: object) -> dict[UUID, str | None]:
+def reported(queue: Queue, statement: str, *parameters: object) -> dict[UUID, str | None]:
     return {row.id: row.code for row in queue.rows(statement, *parameters)}
 
 
 def retry(queue: Queue, *ids: UUID, accept: bool = False) -> dict[UUID, str | None]:
-    return told(queue, RETRY, list(ids), accept, None)
+    return reported(queue, RETRY, list(ids), accept, None)
 
 
 def dead(queue: Queue, outcome: str = "permanent") -> UUID:
@@ -46,7 +46,7 @@ def every_kind(queue: Queue) -> dict[str, UUID]:
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("accept", [False, True])
-def test_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT001
+def test_operate_on_many_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT001
     kinds = every_kind(queue)
     said = retry(queue, *kinds.values(), accept=accept)
     assert {kind: said[key] for kind, key in kinds.items()} == {
@@ -65,9 +65,9 @@ def test_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT001
 
 
 @pytest.mark.usefixtures("clock")
-def test_cancel(queue: Queue) -> None:
+def test_operate_on_many_cancel(queue: Queue) -> None:
     kinds = every_kind(queue)
-    said = told(queue, CANCEL, list(kinds.values()), None)
+    said = reported(queue, CANCEL, list(kinds.values()), None)
     assert {kind: said[key] for kind, key in kinds.items()} == {
         "dead": None,
         "uncertain": "MG023",
@@ -77,13 +77,13 @@ def test_cancel(queue: Queue) -> None:
         "unknown": "MG020",
     }
     assert queue.email(kinds["pending"]).error_message == "no longer true"
-    assert told(queue, CANCEL, [kinds["pending"]], None) == {kinds["pending"]: "MG021"}
+    assert reported(queue, CANCEL, [kinds["pending"]], None) == {kinds["pending"]: "MG021"}
 
 
-def test_reschedule(queue: Queue, clock: Clock) -> None:
+def test_operate_on_many_reschedule(queue: Queue, clock: Clock) -> None:
     kinds = every_kind(queue)
     kinds["expires"] = queue.enqueue(expires_at=clock.now + timedelta(minutes=5))
-    said = told(queue, RESCHEDULE, list(kinds.values()))
+    said = reported(queue, RESCHEDULE, list(kinds.values()))
     assert {kind: said[key] for kind, key in kinds.items()} == {
         "dead": "MG021",
         "uncertain": "MG021",
@@ -100,9 +100,9 @@ def test_reschedule(queue: Queue, clock: Clock) -> None:
 def test_only_what_still_has_the_status(queue: Queue) -> None:
     first, second = dead(queue), dead(queue)
     queue.run("SELECT retry_email(%s)", first)
-    said = told(queue, RETRY, [first, second], None, ["failed"])
+    said = reported(queue, RETRY, [first, second], None, ["failed"])
     assert said == {first: "MG026", second: None}
-    assert told(queue, CANCEL, [first], ["failed"]) == {first: "MG026"}
+    assert reported(queue, CANCEL, [first], ["failed"]) == {first: "MG026"}
     assert queue.email(first).status == "pending"
 
 
@@ -163,10 +163,10 @@ def test_nobody_is_waited_for(committed: Queue, connect: Connect) -> None:
     other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [held])
     committed.run("SET lock_timeout = '1ms'")
     assert retry(committed, held, free) == {held: "MG026", free: None}
-    assert told(committed, CANCEL, [held], None) == {held: "MG026"}
-    assert told(committed, RESCHEDULE, [held]) == {held: "MG026"}
+    assert reported(committed, CANCEL, [held], None) == {held: "MG026"}
+    assert reported(committed, RESCHEDULE, [held]) == {held: "MG026"}
     dead_at = committed.email(held).dead_at
-    assert told(committed, PURGE, [held], [dead_at]) == {held: "MG026"}
+    assert reported(committed, PURGE, [held], [dead_at]) == {held: "MG026"}
     other.rollback()
     assert retry(committed, held) == {held: None}
 
@@ -185,7 +185,7 @@ def test_nobody_is_waited_for_who_holds_the_rest_of_a_batch(
     assert committed.email(first).status == "failed"
     other.rollback()
     batch = committed.email(first).batch_id
-    other.execute("SELECT mailgres.have_batch(%s)", [batch])
+    other.execute("SELECT mailgres.try_lock_batch(%s)", [batch])
     assert retry(committed, first) == {first: "MG026"}, "nor for who has the batch"
     other.rollback()
     assert retry(committed, first) == dict.fromkeys((first, second, held))
@@ -202,15 +202,15 @@ def dead_by_hand(queue: Queue) -> UUID:
 
 
 @pytest.mark.usefixtures("clock")
-def test_purge_spares_attachments(queue: Queue) -> None:
+def test_operate_on_many_purge_spares_attachments(queue: Queue) -> None:
     with_file, plain = dead_by_hand(queue), dead_by_hand(queue)
     queue.run("UPDATE email_queue SET has_attachments = true WHERE id = %s", with_file)
     ids = [with_file, plain]
     died = [queue.email(key).dead_at for key in ids]
-    assert told(queue, PURGE, ids, died) == {with_file: "MG027", plain: None}
+    assert reported(queue, PURGE, ids, died) == {with_file: "MG027", plain: None}
     assert queue.email(with_file).status == "failed"
     too = "SELECT * FROM mailgres.purge_dead_letters(%s, %s, true)"
-    assert told(queue, too, ids, died) == {with_file: None, plain: "MG020"}
+    assert reported(queue, too, ids, died) == {with_file: None, plain: "MG020"}
 
 
 ARCHIVE = """
@@ -241,7 +241,7 @@ def test_the_newest_are_found_without_reading_the_archive(queue: Queue, code: st
 
 
 @pytest.mark.parametrize("archived", [False, True])
-def test_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
+def test_operate_on_many_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
     first, again, alive = dead(queue), dead(queue), queue.enqueue()
     died = {key: queue.email(key).dead_at for key in (first, again)}
     clock.forward(timedelta(minutes=1))
@@ -251,7 +251,7 @@ def test_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT
         queue.run("SELECT mailgres.archive_dead_letters()")
     unknown = uuid4()
     ids = [first, again, alive, unknown]
-    said = told(queue, PURGE, ids, [*died.values(), clock.now, clock.now])
+    said = reported(queue, PURGE, ids, [*died.values(), clock.now, clock.now])
     assert said == {first: None, again: "MG026", alive: "MG026", unknown: "MG020"}
     left = queue.rows("SELECT id FROM email_dead_letters")
     assert [row.id for row in left] == [again]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mailgres.model import Result
-from mailgres.sender.discreet import discreet
+from mailgres.safe_errors import redact_addresses
+from mailgres.sender.redact import redact
 from mailgres.sender.spellings import ORDINARY
-from mailgres.trace import without_addresses
 from support.queue import WITHOUT_KEYS, Queue
-from worker.test_discreet import message
+from worker.test_redact import message
 
 PLAIN = "ana.lopez@example.com"
 SPELLINGS = {
@@ -70,7 +70,7 @@ def check(masked: str | None) -> None:
 def test_a_recipient_is_masked_in_any_spelling_by_sql(
     queue: Queue, address: str, spelled: str
 ) -> None:
-    function = "SELECT mailgres.without_recipients(%s, %s, %s, %s, %s)"
+    function = "SELECT mailgres.redact_recipients(%s, %s, %s, %s, %s)"
     for text in TEXTS:
         said = text.format(spelled)
         check(queue.value(function, said, address, None, None, None))
@@ -85,9 +85,9 @@ def test_a_recipient_is_masked_in_any_spelling_by_the_worker(address: str, spell
     for text in TEXTS:
         said = Result("permanent", code="550", message=text.format(spelled))
         email = replace(message().email, recipient_email=address)
-        check(without_addresses(discreet(said, replace(message(), email=email)).message or ""))
+        check(redact_addresses(redact(said, replace(message(), email=email)).message or ""))
         email = replace(message().email, recipient_email="eva@example.org", cc=[address])
-        check(without_addresses(discreet(said, replace(message(), email=email)).message or ""))
+        check(redact_addresses(redact(said, replace(message(), email=email)).message or ""))
 
 
 def _finish(queue: Queue, said: str) -> Any:
@@ -140,10 +140,10 @@ SAID = "no ana.lopez (at) example.com, nor o&#39;brien or eva+40example.com"
 def test_whoever_writes_an_error_the_recipients_are_masked(queue: Queue, writer: str) -> None:
     queue.enqueue(recipient_email=PLAIN, cc=["o'brien@example.com"], bcc=["eva@example.com"])
     queue_id = WRITERS[writer](queue, SAID)
-    told = "no <address>, nor <address> or <address>"
-    assert queue.email(queue_id).error_message == told
+    reported = "no <address>, nor <address> or <address>"
+    assert queue.email(queue_id).error_message == reported
     logged = {row.error_message for row in queue.log(queue_id) if row.error_message}
-    assert logged <= {told}
+    assert logged <= {reported}
 
 
 @pytest.mark.parametrize("event", ["delivered", "bounced", "complained", "failed"])
@@ -184,11 +184,11 @@ UNCHANGED = [
 
 @pytest.mark.parametrize(("address", "text"), UNCHANGED)
 def test_texts_that_name_nobody_stay_as_they_are(queue: Queue, address: str, text: str) -> None:
-    function = "SELECT mailgres.without_recipients(%s, %s, NULL, NULL, NULL)"
+    function = "SELECT mailgres.redact_recipients(%s, %s, NULL, NULL, NULL)"
     assert queue.value(function, text, address) == text
     email = replace(message().email, recipient_email=address)
     result = Result("permanent", code="550", message=text)
-    assert discreet(result, replace(message(), email=email)).message == text
+    assert redact(result, replace(message(), email=email)).message == text
 
 
 def test_sql_and_the_worker_have_the_same_ordinary_words(queue: Queue) -> None:
@@ -204,11 +204,11 @@ def test_a_long_text_costs_little(queue: Queue, unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     queue.run("SET statement_timeout = '2s'")
     others = [f"a'n.a+{n}{unit.strip()}@example.com" for n in range(50)]
-    query = "SELECT mailgres.without_recipients(%s, 'ana@example.com', NULL, %s, NULL)"
+    query = "SELECT mailgres.redact_recipients(%s, 'ana@example.com', NULL, %s, NULL)"
     assert len(queue.value(query, text, others)) <= 2000
     start = time.thread_time()
     email = replace(message().email, recipient_email="ana@example.com", cc=others)
-    discreet(Result("permanent", message=text), replace(message(), email=email))
+    redact(Result("permanent", message=text), replace(message(), email=email))
     assert time.thread_time() - start < 2
 
 

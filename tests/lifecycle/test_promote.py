@@ -57,7 +57,7 @@ def test_promotion_is_not_logged(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("scheduled", [timedelta(0), 2 * HOUR])
-def test_expire(queue: Queue, clock: Clock, scheduled: timedelta) -> None:
+def test_promote_expire(queue: Queue, clock: Clock, scheduled: timedelta) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + scheduled, expires_at=clock.now + 3 * HOUR)
     clock.forward(3 * HOUR - timedelta(seconds=1))
     assert queue.value("SELECT mailgres.expire()") == 0
@@ -84,23 +84,23 @@ def test_expire_in_bounded_steps(queue: Queue, clock: Clock) -> None:
     assert [queue.value("SELECT mailgres.expire(2)") for _ in range(3)] == [2, 1, 0]
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("started", [False, True])
 def test_what_is_being_sent_does_not_expire(
     queue: Queue,
     clock: Clock,
-    begun: bool,  # noqa: FBT001
+    started: bool,  # noqa: FBT001
 ) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue.enqueue(expires_at=clock.now + MINUTE)
     (claimed,) = queue.claim(lease="1 hour")
-    if begun:
+    if started:
         queue.start_attempts([claimed])
     clock.forward(MINUTE)
     assert queue.value("SELECT mailgres.expire()") == 0
     assert queue.email(claimed.id).status == "sending"
 
 
-def test_when_it_expires(queue: Queue, clock: Clock) -> None:
+def test_promote_when_it_expires(queue: Queue, clock: Clock) -> None:
     """Per email, else per template, else for all; counted from when it may be sent."""
     start = clock.now + HOUR
     assert queue.email(queue.enqueue()).expires_at is None

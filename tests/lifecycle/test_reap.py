@@ -15,10 +15,10 @@ MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 
 
-def lose(queue: Queue, clock: Clock, *, begun: bool = False) -> Any:
+def lose(queue: Queue, clock: Clock, *, started_attempt: bool = False) -> Any:
     """Claim the one email that is due, and let the worker die."""
     claimed = queue.claim_one()
-    if begun:
+    if started_attempt:
         queue.start_attempts([claimed])
     clock.forward(MINUTE)
     assert queue.reap() == 1
@@ -35,7 +35,7 @@ def test_not_before_the_lease_ends(queue: Queue, clock: Clock) -> None:
     assert queue.reap() == 1
 
 
-def test_not_begun_comes_back(queue: Queue, clock: Clock) -> None:
+def test_an_attempt_that_was_not_started_becomes_pending_again(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = queue.enqueue()
     email = lose(queue, clock)
@@ -45,22 +45,22 @@ def test_not_begun_comes_back(queue: Queue, clock: Clock) -> None:
     assert queue.claim_one("second").id == queue_id
 
 
-def test_begun_without_keys_is_held(queue: Queue, clock: Clock) -> None:
+def test_a_started_attempt_without_keys_is_held(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue.enqueue(HOLD)
     began = clock.now
-    email = lose(queue, clock, begun=True)
+    email = lose(queue, clock, started_attempt=True)
     assert (email.status, email.dead_reason) == ("failed", "uncertain")
     assert (email.dead_at, email.uncertain_since) == (clock.now, began)
     assert (email.error_class, email.retries) == ("ambiguous", 0)
     assert not is_leased(email)
 
 
-def test_begun_without_keys_is_sent_again(queue: Queue, clock: Clock) -> None:
+def test_a_started_attempt_without_keys_is_sent_again(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = queue.enqueue(RESEND)
     began = clock.now
-    email = lose(queue, clock, begun=True)
+    email = lose(queue, clock, started_attempt=True)
     assert (email.status, email.ready, email.uncertain_since) == ("pending", True, began)
     assert queue.claim_one().id == queue_id
 
@@ -90,15 +90,15 @@ def test_the_fifth_loss_is_a_crash(queue: Queue, clock: Clock, provider: str, do
     assert email.error_message == "5 workers died while they held it" + doubt
 
 
-@pytest.mark.parametrize(("told", "losses"), [({}, 0), ({"called": False}, 2)])
+@pytest.mark.parametrize(("reported", "losses"), [({}, 0), ({"called": False}, 2)])
 def test_a_call_that_was_made_forgets_the_losses(
-    queue: Queue, clock: Clock, told: dict[str, bool], losses: int
+    queue: Queue, clock: Clock, reported: dict[str, bool], losses: int
 ) -> None:
     queue.use_provider(WITH_KEYS)
     queue.enqueue()
     lose(queue, clock)
     lose(queue, clock)
-    assert queue.attempt("transient", **told).lease_losses == losses
+    assert queue.attempt("transient", **reported).lease_losses == losses
 
 
 def test_processors_without_a_token_never_crash(queue: Queue, clock: Clock) -> None:

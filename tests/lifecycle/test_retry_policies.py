@@ -52,7 +52,7 @@ def test_every_policy_is_tested(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_waits(queue: Queue, policy: str) -> None:
+def test_retry_policies_waits(queue: Queue, policy: str) -> None:
     low, high = JITTER.get(policy, (1.0, 1.0))
     for retry, wait in enumerate(POLICIES[policy], 1):
         for delay in delays(queue, policy, retry, count=20):
@@ -61,7 +61,7 @@ def test_waits(queue: Queue, policy: str) -> None:
 
 @pytest.mark.parametrize("policy", LONGEST)
 @pytest.mark.parametrize("retry", [20, 1000, 2**31 - 1])
-def test_longest_wait(queue: Queue, policy: str, retry: int) -> None:
+def test_retry_policies_longest_wait(queue: Queue, policy: str, retry: int) -> None:
     low, high = JITTER.get(policy, (1.0, 1.0))
     (delay,) = delays(queue, policy, retry)
     assert LONGEST[policy] * low <= delay <= LONGEST[policy] * high
@@ -121,7 +121,7 @@ def test_jitter_is_a_uniform_distribution(queue: Queue, policy: str, retry: int)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - JITTER.keys()))
-def test_no_jitter(queue: Queue, policy: str) -> None:
+def test_retry_policies_no_jitter(queue: Queue, policy: str) -> None:
     assert len(set(delays(queue, policy, 1, count=50))) == 1
 
 
@@ -177,7 +177,7 @@ def test_policy_of_the_email_before_that_of_the_template(queue: Queue, clock: Cl
     assert tries(queue, clock) == seconds(300, 600)
 
 
-def test_default_policy(queue: Queue, clock: Clock) -> None:
+def test_retry_policies_default_policy(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET retry_policy = 'patient'")
     queue.enqueue()
     assert tries(queue, clock) == seconds(300, 600)

@@ -113,7 +113,7 @@ def assert_counts_are_right(queue: Queue) -> None:
     expected = queue.value(f"SELECT {SECONDS} FROM email_queue")
     assert seconds == pytest.approx(expected, abs=1e-3)
     for rollup, (columns, where) in TRIES.items():
-        count = COUNTS.get(rollup, "tries")
+        count = COUNTS.get(rollup, "attempts")
         assert counted(queue, rollup, count) == truth(queue, columns, "email_logs", where), rollup
     activity = "SELECT tenant_id, claimed_at, batch FROM mailgres.tenant_activity ORDER BY 1"
     assert queue.rows(activity) == queue.rows(ACTIVITY)
@@ -135,10 +135,10 @@ def assert_log_is_whole(queue: Queue) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=histories(STEPS))
-def test_any_history(queue: Queue, clock: Clock, history: History) -> None:
+def test_rollups_any_history(queue: Queue, clock: Clock, history: History) -> None:
     with queue.conn.transaction(force_rollback=True):
         live(queue, clock, STEPS, history)
-        while queue.value("SELECT mailgres.fold(7)"):
+        while queue.value("SELECT mailgres.fold_rollups(7)"):
             pass
         assert_counts_are_right(queue)
         assert_log_is_whole(queue)
@@ -153,22 +153,22 @@ def settle(queue: Queue, emails: int, times: int = 1) -> None:
 
 def test_fold_twice_changes_nothing(queue: Queue) -> None:
     settle(queue, 3)
-    assert queue.value("SELECT mailgres.fold()") > 0
+    assert queue.value("SELECT mailgres.fold_rollups()") > 0
     assert_counts_are_right(queue)
-    assert queue.value("SELECT mailgres.fold()") == 0
+    assert queue.value("SELECT mailgres.fold_rollups()") == 0
     assert_counts_are_right(queue)
 
 
 def test_the_time_to_delivery_corrected_by_hand(queue: Queue) -> None:
     settle(queue, 1)
     queue.run("UPDATE email_queue SET sent_at = sent_at + interval '1 minute'")
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     assert_counts_are_right(queue)
 
 
 def test_fold_in_bounded_steps(queue: Queue) -> None:
     settle(queue, 1, times=5)
-    assert [queue.value("SELECT mailgres.fold(2)") for _ in range(4)] == [2, 2, 1, 0]
+    assert [queue.value("SELECT mailgres.fold_rollups(2)") for _ in range(4)] == [2, 2, 1, 0]
     assert_counts_are_right(queue)
 
 
@@ -177,10 +177,10 @@ def test_two_folds_at_once(committed: Queue, connect: Connect) -> None:
     settle(committed, 3)
     second = Queue(connect())
     with committed.conn.transaction():
-        assert committed.value("SELECT mailgres.fold()") > 0
-        assert second.value("SELECT mailgres.fold()") == 0
+        assert committed.value("SELECT mailgres.fold_rollups()") > 0
+        assert second.value("SELECT mailgres.fold_rollups()") == 0
         settle(second, 2)
-    assert second.value("SELECT mailgres.fold()") > 0
+    assert second.value("SELECT mailgres.fold_rollups()") > 0
     assert_counts_are_right(second)
 
 
@@ -189,9 +189,9 @@ def test_folding_while_emails_are_settled(committed: Queue, connect: Connect) ->
     with ThreadPoolExecutor(2) as pool:
         busy = [pool.submit(settle, queue, 2, times=15) for queue in workers]
         while not all(future.done() for future in busy):
-            committed.run("SELECT mailgres.fold()")
+            committed.run("SELECT mailgres.fold_rollups()")
         for future in busy:
             future.result()
-    committed.run("SELECT mailgres.fold()")
+    committed.run("SELECT mailgres.fold_rollups()")
     assert_counts_are_right(committed)
     assert committed.value("SELECT count(*) FROM mailgres.rollup_deltas") == 0

@@ -62,8 +62,8 @@ def test_an_address_in_disguise_is_refused(queue: Queue, disguise: str) -> None:
             queue.enqueue(**field)
         assert raised.value.sqlstate == "MG016"
     entry: dict[str, Any] = {"recipient_email": address}
-    (told,) = queue.rows("SELECT outcome FROM mailgres.suppress(%s)", Jsonb([entry]))
-    assert told.outcome == "address"
+    (reported,) = queue.rows("SELECT outcome FROM mailgres.suppress(%s)", Jsonb([entry]))
+    assert reported.outcome == "address"
 
 
 INSERT = "INSERT INTO email_queue (template_type, recipient_email) VALUES ('welcome_user', %s)"
@@ -120,8 +120,8 @@ def test_a_suppression_between_claim_and_call_holds_in_every_spelling(queue: Que
 
 def test_two_spellings_are_suppressed_once(queue: Queue) -> None:
     entries = [{"recipient_email": address} for address in SAME[0]]
-    told = queue.rows("SELECT outcome FROM mailgres.suppress(%s)", Jsonb(entries))
-    assert [row.outcome for row in told] == ["added", "known"]
+    reported = queue.rows("SELECT outcome FROM mailgres.suppress(%s)", Jsonb(entries))
+    assert [row.outcome for row in reported] == ["added", "known"]
     queue.run("UPDATE email_suppressions SET recipient_email = 'Ana@Bücher.Example'")
     stored = queue.value("SELECT recipient_email FROM email_suppressions")
     assert stored == "ana@xn--bcher-kva.example"
@@ -173,10 +173,10 @@ def _by_finish(queue: Queue, address: str) -> None:
 
 
 def _by_suppress(queue: Queue, address: str) -> None:
-    (told,) = queue.rows(
+    (reported,) = queue.rows(
         "SELECT outcome FROM mailgres.suppress(%s)", Jsonb([{"recipient_email": address}])
     )
-    if told.outcome == "address":  # refused, and nobody thinks that it is suppressed
+    if reported.outcome == "address":  # refused, and nobody thinks that it is suppressed
         queue.suppress("sup@example.com")
 
 

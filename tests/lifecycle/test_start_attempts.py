@@ -18,19 +18,19 @@ def _without_keys(queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
 
 
-def test_marks_what_begins(queue: Queue, clock: Clock) -> None:
+def test_start_attempts_marks_what_begins(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
-    assert claimed.begun_at is None
+    assert claimed.attempt_started_at is None
     clock.forward(timedelta(seconds=5))
     assert queue.start_attempts([claimed]) == {claimed.id}
-    assert queue.email(claimed.id).begun_at == clock.now
+    assert queue.email(claimed.id).attempt_started_at == clock.now
 
 
 def test_with_keys_the_claim_suffices(queue: Queue, clock: Clock) -> None:
     queue.use_provider("resend")
     queue.enqueue()
-    assert queue.claim_one().begun_at == clock.now
+    assert queue.claim_one().attempt_started_at == clock.now
 
 
 PAUSES = {
@@ -110,20 +110,20 @@ def test_a_lost_lease_does_not_begin(queue: Queue, clock: Clock) -> None:
     assert queue.email(held.id) == held
 
 
-def test_one_of_many(queue: Queue) -> None:
+def test_start_attempts_one_of_many(queue: Queue) -> None:
     """What may not be sent does not hold up the others."""
     for number in range(4):
         queue.enqueue(recipient_email=f"user{number}@example.com")
     claimed = queue.claim()
     queue.suppress("user2@example.com")
-    begun = queue.start_attempts(claimed)
+    started = queue.start_attempts(claimed)
     kept = {email.id for email in claimed if email.recipient_email != "user2@example.com"}
-    assert begun == kept
+    assert started == kept
     done = queue.finish(*(report(email, "sent") for email in claimed))
     assert {row.id for row in done if row.refused is None} == kept
 
 
-def test_give_back(queue: Queue, clock: Clock) -> None:
+def test_start_attempts_give_back(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
     claimed = queue.claim_one()
@@ -148,7 +148,7 @@ def test_give_back_only_what_is_ones_own(queue: Queue) -> None:
 EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
 
 
-def test_extend(queue: Queue, clock: Clock) -> None:
+def test_start_attempts_extend(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     held = queue.claim_one()
     clock.forward(timedelta(seconds=59))
@@ -160,7 +160,7 @@ def test_extend(queue: Queue, clock: Clock) -> None:
     assert done.refused is None
 
 
-def test_extend_never_shortens(queue: Queue) -> None:
+def test_start_attempts_extend_never_shortens(queue: Queue) -> None:
     queue.enqueue()
     (held,) = queue.claim(lease="30 minutes")
     queue.run(EXTEND, held.lease_token, [held.id], MINUTE)

@@ -75,25 +75,25 @@ def columns(assignments: str) -> str:
 
 
 @pytest.fixture
-def unmended(queue: Queue) -> Queue:
+def unfixed(queue: Queue) -> Queue:
     """A queue with one email, and without the trigger that completes changes made by hand."""
-    queue.run("ALTER TABLE email_queue DISABLE TRIGGER mend")
+    queue.run("ALTER TABLE email_queue DISABLE TRIGGER normalize_manual_update")
     queue.enqueue()
     return queue
 
 
 @pytest.mark.parametrize("assignments", REFUSED.values(), ids=REFUSED.keys())
-def test_refused(unmended: Queue, assignments: str) -> None:
-    with pytest.raises(psycopg.errors.IntegrityError) as refusal, unmended.conn.transaction():
-        unmended.run(columns(assignments))
+def test_state_refused(unfixed: Queue, assignments: str) -> None:
+    with pytest.raises(psycopg.errors.IntegrityError) as refusal, unfixed.conn.transaction():
+        unfixed.run(columns(assignments))
     assert isinstance(
         refusal.value, psycopg.errors.CheckViolation | psycopg.errors.NotNullViolation
     )
 
 
 @pytest.mark.parametrize("assignments", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_accepted(unmended: Queue, assignments: str) -> None:
-    unmended.run(columns(assignments))
+def test_state_accepted(unfixed: Queue, assignments: str) -> None:
+    unfixed.run(columns(assignments))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_accepted(unmended: Queue, assignments: str) -> None:
         ("email_templates", "route = 'none such'"),
     ],
 )
-def test_settings_are_checked(queue: Queue, table: str, assignments: str) -> None:
+def test_state_settings_are_checked(queue: Queue, table: str, assignments: str) -> None:
     with pytest.raises(psycopg.errors.IntegrityError), queue.conn.transaction():
         queue.run(f"UPDATE {table} SET {assignments}")
 
@@ -131,7 +131,7 @@ def test_there_is_one_row_of_settings(queue: Queue) -> None:
         queue.run("INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped')")
 
 
-def test_suppressions_are_checked(queue: Queue) -> None:
+def test_state_suppressions_are_checked(queue: Queue) -> None:
     statement = "INSERT INTO email_suppressions (recipient_email, reason) VALUES (%s, %s)"
     with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():
         queue.run(statement, "ana@example.com", "bored")

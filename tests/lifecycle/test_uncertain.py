@@ -110,13 +110,13 @@ def test_not_claimed_after_the_window(queue: Queue, clock: Clock) -> None:
     assert "timed out" in email.error_message
 
 
-def test_without_keys_hold(queue: Queue, clock: Clock) -> None:
+def test_uncertain_without_keys_hold(queue: Queue, clock: Clock) -> None:
     email = queue.email(ambiguous(queue, WITHOUT_KEYS, HOLD))
     assert (email.status, email.dead_reason) == ("failed", "uncertain")
     assert (email.uncertain_since, email.retries) == (clock.now, 0)
 
 
-def test_without_keys_resend(queue: Queue, clock: Clock) -> None:
+def test_uncertain_without_keys_resend(queue: Queue, clock: Clock) -> None:
     queue_id = ambiguous(queue, WITHOUT_KEYS, RESEND)
     email = queue.email(queue_id)
     assert (email.status, email.retries, email.uncertain_since) == ("pending", 1, clock.now)

@@ -62,7 +62,9 @@ def sleep(queue: Queue, until: str = ASLEEP) -> None:
         ("-1 second", "NULL", 0),
     ],
 )
-def test_enqueue(committed: Queue, ears: Ears, asleep: str | None, due: str, woken: int) -> None:
+def test_wake_enqueue(
+    committed: Queue, ears: Ears, asleep: str | None, due: str, woken: int
+) -> None:
     if asleep:
         sleep(committed, asleep)
     committed.run(MAIL.format(due))
@@ -94,7 +96,7 @@ def test_once_for_a_transaction(committed: Queue, ears: Ears, first: str) -> Non
     assert ears.heard() == 1
 
 
-def test_each_transaction_anew(committed: Queue, ears: Ears) -> None:
+def test_wake_each_transaction_anew(committed: Queue, ears: Ears) -> None:
     """What a transaction has seen says nothing about the next of the same connection."""
     committed.run(MAIL.format("NULL"))
     sleep(committed)
@@ -144,7 +146,7 @@ def test_not_before_the_commit(committed: Queue, connect: Connect, ears: Ears) -
         ("SELECT retry_email(id) FROM email_queue", 1),
     ],
 )
-def test_changes_by_hand(committed: Queue, ears: Ears, statement: str, woken: int) -> None:
+def test_wake_changes_by_hand(committed: Queue, ears: Ears, statement: str, woken: int) -> None:
     committed.run(MAIL.format("now() + interval '1 hour'"))
     sleep(committed)
     committed.run(statement)
@@ -152,7 +154,7 @@ def test_changes_by_hand(committed: Queue, ears: Ears, statement: str, woken: in
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_a_retry_wakes(committed: Queue, ears: Ears, status: str) -> None:
+def test_wake_a_retry_wakes(committed: Queue, ears: Ears, status: str) -> None:
     queue_id = committed.enqueue()
     committed.run("UPDATE email_queue SET status = %s", status)
     sleep(committed)

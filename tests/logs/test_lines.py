@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailgres import logs
+from mailgres.safe_errors import reason, redact_addresses
 from mailgres.settings import Settings
 from mailgres.settings.accounts import Account
 from mailgres.settings.model import LogFormat
-from mailgres.trace import reason, without_addresses
 from support import privacy
 
 PASSWORD = "p%40ss-w0rd-of-the-database"
@@ -50,14 +50,14 @@ def stream() -> Iterator[io.StringIO]:
     sys.excepthook, threading.excepthook = before[2:]
 
 
-def told(stream: io.StringIO) -> list[dict[str, Any]]:
+def reported(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_line(stream: io.StringIO) -> None:
+def test_log_a_line(stream: io.StringIO) -> None:
     extra = {"action": "claim", "event": "Named", "emails": 3, "worker": None}
     logging.getLogger("mailgres.worker").warning("claimed %s", 3, extra=extra)
-    (line,) = told(stream)
+    (line,) = reported(stream)
     assert line.pop("timestamp").endswith("+00:00")
     assert line == {
         "level": "warning",
@@ -70,10 +70,10 @@ def test_a_line(stream: io.StringIO) -> None:
     }
 
 
-def test_starting_again_replaces(stream: io.StringIO) -> None:
+def test_log_starting_again_replaces(stream: io.StringIO) -> None:
     logs.start(SETTINGS, stream)
     logging.getLogger("mailgres").info("once")
-    assert len(told(stream)) == 1
+    assert len(reported(stream)) == 1
 
 
 def test_libraries_are_heard_from_warnings_on(stream: io.StringIO) -> None:
@@ -82,7 +82,7 @@ def test_libraries_are_heard_from_warnings_on(stream: io.StringIO) -> None:
     library.debug("sending ana@example.com")
     library.info("sending")
     library.warning("a warning of ana@example.com")
-    (line,) = told(stream)
+    (line,) = reported(stream)
     assert line["message"] == "a warning of <address>"
 
 
@@ -91,7 +91,7 @@ def test_secrets_of_the_settings(stream: io.StringIO, secret: str) -> None:
     log = logging.getLogger("boto")
     log.error("refused %s.", secret, extra={"why": [f"key={secret}"], "about": {secret: secret}})
     assert secret not in stream.getvalue()
-    (line,) = told(stream)
+    (line,) = reported(stream)
     assert line["why"] == [f"key={logs.SECRET}"]
 
 
@@ -100,7 +100,7 @@ def test_an_exception_is_told_by_its_place(stream: io.StringIO) -> None:
         int("550 <ana@example.com>: the content")
     except ValueError:
         logging.getLogger("uvicorn.error").exception("failed")
-    (line,) = told(stream)
+    (line,) = reported(stream)
     assert line["exception"].startswith("ValueError at logs/test_lines.py:")
     assert "content" not in stream.getvalue()
 
@@ -112,7 +112,7 @@ def test_a_thread_that_fails(stream: io.StringIO) -> None:
     thread = threading.Thread(target=fail, name="failing")
     thread.start()
     thread.join()
-    (line,) = told(stream)
+    (line,) = reported(stream)
     assert line["message"].startswith("a thread failed: ValueError at ")
     assert (line["level"], line["thread_name"]) == ("critical", "failing")
     assert "content" not in stream.getvalue()
@@ -160,7 +160,7 @@ def test_auto_is_console_at_a_terminal() -> None:
 
 @given(st.text(alphabet=st.sampled_from("ab@.<>\"' \n:;,ç(")))
 def test_no_address_is_left(text: str) -> None:
-    assert not privacy.ADDRESS.search(without_addresses(text).replace("<address>", ""))
+    assert not privacy.ADDRESS.search(redact_addresses(text).replace("<address>", ""))
 
 
 def test_reason_is_the_first_line() -> None:

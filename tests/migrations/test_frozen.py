@@ -32,7 +32,7 @@ def test_sql_is_frozen() -> None:
     assert not stale, "sql/ changed since it was frozen: run `make freeze`"
 
 
-def test_checksums() -> None:
+def test_frozen_sql_checksums() -> None:
     listed = (FROZEN / "SHA256SUMS").read_text().splitlines()
     actual = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"

@@ -12,7 +12,7 @@ import pytest
 from mailgres import migrate
 from mailgres.errors import MigrationFailed
 from security.conftest import Cluster, cluster
-from support.planted import alarms, plant, uproot
+from support.planted import alarms, restartable, uproot
 from support.postgres import Connect, Server, dump, run_script
 from support.schema import add_revision, copy_migrations, objects
 
@@ -33,7 +33,7 @@ def planter(server: Server, empty_database_url: str, connect: Connect) -> Iterat
     """A role that has planted all it can in `public`, where everybody may create."""
     with server.role() as role:
         connection = connect(empty_database_url)
-        plant(connection, role)
+        restartable(connection, role)
         with connection.transaction():
             connection.execute(f"SET LOCAL ROLE {role}")
             connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")

@@ -23,12 +23,12 @@ def truth(server: Server) -> str:
         return dump(url)
 
 
-def test_upgrade(truth: str, empty_database_url: str, migrations: Path) -> None:
+def test_schema_upgrade(truth: str, empty_database_url: str, migrations: Path) -> None:
     migrate.upgrade(empty_database_url, directory=migrations)
     assert dump(empty_database_url) == truth
 
 
-def test_alembic_upgrade_head(
+def test_schema_alembic_upgrade_head(
     truth: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch, migrations: Path
 ) -> None:
     if migrations.parent != INI.parent:
@@ -39,7 +39,7 @@ def test_alembic_upgrade_head(
 
 
 @pytest.mark.parametrize("arguments", [[], ["-1"], ["-1", "-v", "ON_ERROR_STOP=1"]])
-def test_printed_script(
+def test_schema_printed_script(
     truth: str, empty_database_url: str, migrations: Path, arguments: list[str]
 ) -> None:
     output = run_script(empty_database_url, migrate.script(directory=migrations), *arguments)
@@ -48,7 +48,9 @@ def test_printed_script(
     migrate.check(empty_database_url, directory=migrations)
 
 
-def test_upgrade_downgrade_upgrade(truth: str, empty_database_url: str, migrations: Path) -> None:
+def test_schema_upgrade_downgrade_upgrade(
+    truth: str, empty_database_url: str, migrations: Path
+) -> None:
     migrate.upgrade(empty_database_url, directory=migrations)
     migrate.downgrade(empty_database_url, directory=migrations)
     migrate.upgrade(empty_database_url, directory=migrations)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NOWHERE = "postgresql://me:secret@127.0.0.1:1/mail"
 
 
-def test_no_schema(empty_database_url: str) -> None:
+def test_migration_status_no_schema(empty_database_url: str) -> None:
     assert migrate.current(empty_database_url) is None
     with pytest.raises(NotMigrated, match="has no mailgres schema") as raised:
         migrate.check(empty_database_url)
@@ -38,14 +38,14 @@ def test_an_empty_version_table(database_url: str, conn: psycopg.Connection) -> 
     assert migrate.current(database_url) is None
 
 
-def test_current(database_url: str) -> None:
+def test_migration_status_current(database_url: str) -> None:
     status = migrate.status(database_url)
     assert status == Status("0001_initial", "0001_initial", known=True)
     assert status.is_current
     migrate.check(database_url)
 
 
-def test_behind(database_url: str, migrations: Path, tmp_path: Path) -> None:
+def test_migration_status_behind(database_url: str, migrations: Path, tmp_path: Path) -> None:
     newer = copy_migrations(migrations, tmp_path / "migrations")
     add_revision(newer, "")
     status = migrate.status(database_url, directory=newer)
@@ -54,7 +54,7 @@ def test_behind(database_url: str, migrations: Path, tmp_path: Path) -> None:
         migrate.check(database_url, directory=newer)
 
 
-def test_ahead(database_url: str, conn: psycopg.Connection) -> None:
+def test_migration_status_ahead(database_url: str, conn: psycopg.Connection) -> None:
     conn.execute("UPDATE mailgres.schema_version SET version_num = '0999_future'")
     for act in (migrate.check, migrate.upgrade, migrate.downgrade):
         with pytest.raises(
@@ -90,7 +90,7 @@ def test_a_package_without_migrations(database_url: str, migrations: Path, tmp_p
 @pytest.mark.parametrize(
     "act", [migrate.upgrade, migrate.downgrade, migrate.current, migrate.check]
 )
-def test_unreachable(act: object) -> None:
+def test_migration_status_unreachable(act: object) -> None:
     assert callable(act)
     with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1/mail: .*refused") as raised:
         act(NOWHERE)

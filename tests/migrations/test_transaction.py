@@ -75,7 +75,7 @@ def test_sql_reaches_the_server_as_it_is(database_url: str, changeable: Path) ->
         assert connection.execute("SELECT * FROM t").fetchall() == [("100%s :x",)]
 
 
-def test_downgrade_leaves_nothing(database_url: str, migrations: Path) -> None:
+def test_transaction_downgrade_leaves_nothing(database_url: str, migrations: Path) -> None:
     assert migrate.downgrade(database_url, directory=migrations) == Change("0001_initial", None)
     assert objects(database_url) == []
 

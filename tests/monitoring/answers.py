@@ -153,7 +153,7 @@ ANSWERS: Final = {
         ),
     ),
     "email_success_by_attempt": (
-        "SELECT attempt, tries, sent, retried, dead FROM email_success_by_attempt",
+        "SELECT attempt, attempts, sent, retried, dead FROM email_success_by_attempt",
         (
             "SELECT attempt, count(*), count(*) FILTER (WHERE event = 'sent'),"
             " count(*) FILTER (WHERE event = 'retry'), count(*) FILTER (WHERE event = 'dead')"
@@ -162,7 +162,7 @@ ANSWERS: Final = {
     ),
     "email_error_codes": (
         (
-            "SELECT provider, error_class, error_code, tries, retried, dead, deferred"
+            "SELECT provider, error_class, error_code, attempts, retried, dead, deferred"
             " FROM email_error_codes"
         ),
         (

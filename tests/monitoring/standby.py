@@ -16,7 +16,7 @@ import pytest
 
 from mailgres.embedded import accounts, binaries
 from support.postgres import GIVEN_URL, find_program
-from worker.bench import until
+from worker.harness import until
 
 BEHIND = "SELECT pg_last_wal_replay_lsn() < %s::pg_lsn"
 

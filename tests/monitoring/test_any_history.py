@@ -35,7 +35,7 @@ LEAVING = [
     measure,
     leaving("DELETE FROM email_queue WHERE id = %s"),
     leaving("SELECT mailgres.archive_dead_letters()", timedelta(days=7)),
-    leaving("SELECT mailgres.retain()", timedelta(days=30)),
+    leaving("SELECT mailgres.delete_expired_emails()", timedelta(days=30)),
     leaving("SET CONSTRAINTS ALL IMMEDIATE; TRUNCATE email_queue CASCADE"),
 ]
 
@@ -54,11 +54,11 @@ def test_any_history(queue: Queue, clock: Clock, history: History) -> None:
         live(queue, clock, LEAVING, history)
         clock.forward(timedelta(hours=1))  # no count of the depth is believed any more
         assert_views_are_right(queue)
-        queue.run("SELECT mailgres.fold(3)")
+        queue.run("SELECT mailgres.fold_rollups(3)")
         assert_views_are_right(queue)
-        while queue.value("SELECT mailgres.fold(7)"):
+        while queue.value("SELECT mailgres.fold_rollups(7)"):
             pass
         assert_views_are_right(queue)
         queue.run("SELECT mailgres.measure_depth('0')")
-        queue.run("SELECT mailgres.trim_rollups()")
+        queue.run("SELECT mailgres.delete_expired_rollups()")
         assert_views_are_right(queue)

@@ -25,7 +25,7 @@ def test_a_dead_letter_that_is_retried(queue: Queue, clock: Clock) -> None:
     queue.attempt("permanent")
     assert kpi(queue, "delivered") == (0, "missed", 1)
     assert kpi(queue, "dead") == (100, "missed", 1)
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     clock.forward(50 * HOUR)
     queue.run("SELECT retry_email(%s)", queue_id)
     assert kpi(queue, "delivered") == (None, "no data", 0)
@@ -41,12 +41,12 @@ def test_a_bounce_that_comes_later(queue: Queue, clock: Clock) -> None:
     """The provider took it, and yet it was not delivered; told twice, it counts once."""
     first, _ = queue.enqueue(), queue.enqueue()
     queue.finish(*(report(email, "sent") for email in queue.claim()))
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     clock.forward(HOUR)
     for _ in range(2):
         queue.run("SELECT record_email_event('bounced', %s)", first)
     assert kpi(queue, "delivered") == (50, "missed", 2)
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     assert kpi(queue, "delivered") == (50, "missed", 2)
     queue.run("SELECT record_email_event('failed', %s)", first)
     assert kpi(queue, "delivered") == (50, "missed", 2)
@@ -119,16 +119,16 @@ def test_counts_do_not_stay_for_ever(queue: Queue, clock: Clock) -> None:
     queue.attempt("sent")
     queue.enqueue()
     queue.attempt("permanent")
-    queue.run("SELECT mailgres.fold()")
+    queue.run("SELECT mailgres.fold_rollups()")
     clock.forward(9 * 24 * HOUR)
     queue.run("SELECT mailgres.archive_dead_letters()")
-    queue.run("SELECT mailgres.fold()")
-    queue.run("SELECT mailgres.trim_rollups()")
+    queue.run("SELECT mailgres.fold_rollups()")
+    queue.run("SELECT mailgres.delete_expired_rollups()")
     assert queue.value("SELECT count(*) FROM mailgres.rollup_by_minute") == 0
     assert queue.value("SELECT count(*) FROM mailgres.rollup_dead") == 0
     assert queue.value("SELECT count(*) FROM mailgres.rollup_by_template") == 2
     clock.forward(100 * 24 * HOUR)
-    assert [queue.value("SELECT mailgres.trim_rollups(3)") for _ in range(9)][-1] == 0
+    assert [queue.value("SELECT mailgres.delete_expired_rollups(3)") for _ in range(9)][-1] == 0
     for table in ("by_template", "by_tenant", "by_provider", "by_retries", "by_attempt"):
         assert queue.value(f"SELECT count(*) FROM mailgres.rollup_{table}") == 0
     assert queue.value("SELECT count(*) FROM mailgres.tenant_activity") == 0

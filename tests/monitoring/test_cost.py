@@ -33,7 +33,7 @@ def large(server: Server, template: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_no_sequential_scan(large: str, connect: Connect) -> None:
+def test_cost_no_sequential_scan(large: str, connect: Connect) -> None:
     connection = connect(large, autocommit=False)
     views = connection.execute("SELECT name, example FROM email_monitoring").fetchall()
     connection.rollback()

@@ -111,7 +111,7 @@ def test_what_is_gone_is_gone(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT count(*) FROM mailgres.depth_by_template") == 0
 
 
-def test_two_at_once(committed: Queue, connect: Connect) -> None:
+def test_depth_two_at_once(committed: Queue, connect: Connect) -> None:
     """One counts; the other does not wait for it."""
     committed.enqueue()
     second = Queue(connect())
@@ -129,14 +129,14 @@ def test_what_alerts_look_at(queue: Queue, clock: Clock, status: str) -> None:
     if status == "sending":
         queue.claim()
     clock.forward(300 * SECOND)
-    found = queue.row("SELECT * FROM mailgres.open_by_template")
+    found = queue.row("SELECT * FROM mailgres.current_depth_by_template")
     assert found.status == status
     assert (found.oldest_lease, found.oldest_due) == (
         (since, None) if status == "sending" else (None, since)
     )
 
 
-def test_parked(queue: Queue) -> None:
+def test_depth_parked(queue: Queue) -> None:
     queue.enqueue()
     queue.attempt("config")
     found = queue.row("SELECT * FROM email_pending_by_template")
@@ -199,5 +199,5 @@ def test_it_is_planned_for_what_there_is_whoever_asks(queue: Queue) -> None:
     scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'email_queue'"
     before = queue.value(scans)
     queue.run("SET LOCAL enable_seqscan = off")
-    queue.rows("SELECT * FROM mailgres.count_open()")
+    queue.rows("SELECT * FROM mailgres.count_depth()")
     assert queue.value(scans) > before

@@ -32,7 +32,7 @@ def test_a_tenant_that_is_served(queue: Queue, clock: Clock) -> None:
     serve(queue, 6)
     for folded in (False, True):
         if folded:
-            queue.run("SELECT mailgres.fold()")
+            queue.run("SELECT mailgres.fold_rollups()")
         found = tenant(queue, "a")
         assert (found.last_processed_at, found.total_processed) == (clock.now, 3)
         assert (found.consecutive_batch, found.backlog, found.due) == (3, 2, 2)

@@ -8,10 +8,10 @@ import pytest
 
 from monitoring.answers import assert_views_are_right, remember
 from support.queue import RESEND
-from worker.bench import Bench, until
-from worker.conftest import bench
+from worker.conftest import harness
+from worker.harness import WorkerHarness, until
 
-__all__ = ["bench"]
+__all__ = ["harness"]
 
 
 OTHERS = """
@@ -21,16 +21,16 @@ OTHERS = """
 
 
 @pytest.fixture
-def watched(bench: Bench) -> Iterator[Bench]:
+def watched(harness: WorkerHarness) -> Iterator[WorkerHarness]:
     """A place to work, with the depth counted by whoever asks."""
-    remember(bench)
-    yield bench
-    until(lambda: bench.value("SELECT mailgres.fold()") == 0, "everything is folded")
-    assert_views_are_right(bench)
+    remember(harness)
+    yield harness
+    until(lambda: harness.value("SELECT mailgres.fold_rollups()") == 0, "everything is folded")
+    assert_views_are_right(harness)
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(watched: Bench) -> None:
+def test_killed_again_and_again(watched: WorkerHarness) -> None:
     watched.use_double(batch_size=3)
     emails = watched.fill(90, RESEND, tenants=5)
     double = {"batch_size": 3, "delay": 0.02}

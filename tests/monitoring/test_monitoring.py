@@ -57,7 +57,7 @@ def test_every_column_is_explained(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("role", [ANALYST, OPERATOR, WORKER])
-def test_every_example_runs(queue: Queue, role: str) -> None:
+def test_views_every_example_runs(queue: Queue, role: str) -> None:
     queue.enqueue()
     queue.attempt("permanent")
     for view in queue.rows("SELECT * FROM email_monitoring"):
@@ -69,7 +69,7 @@ def test_every_example_runs(queue: Queue, role: str) -> None:
             queue.run(view.example)
 
 
-def test_nobody_is_named(queue: Queue, clock: Clock) -> None:
+def test_views_nobody_is_named(queue: Queue, clock: Clock) -> None:
     """Whatever an analyst asks, no address, name or subject comes back."""
     queue.use_provider("resend")
     queue.enqueue(recipient_email="ana.secret@example.com", payload={"name": "Secretson"})
@@ -97,5 +97,5 @@ def test_nobody_is_named(queue: Queue, clock: Clock) -> None:
         (None, None),
     ],
 )
-def test_masks(queue: Queue, address: str | None, masked: str | None) -> None:
+def test_views_masks(queue: Queue, address: str | None, masked: str | None) -> None:
     assert queue.value("SELECT mailgres.mask_email(%s)", address) == masked

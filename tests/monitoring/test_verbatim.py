@@ -59,12 +59,12 @@ QUERIES = {
         """SELECT attempt, COUNT(*) AS tries, COUNT(CASE WHEN event = 'sent' THEN 1 END) AS sent
            FROM email_logs WHERE event IN ('sent', 'retry', 'dead') AND claimed_at IS NOT NULL
            GROUP BY attempt ORDER BY attempt""",
-        "SELECT attempt, tries, sent FROM email_success_by_attempt",
+        "SELECT attempt, attempts, sent FROM email_success_by_attempt",
     ),
     "error codes": (
         """SELECT error_code, COUNT(*) AS count FROM email_logs
            WHERE error_code IS NOT NULL GROUP BY error_code ORDER BY count DESC, error_code""",
-        """SELECT error_code, sum(tries) FROM email_error_codes
+        """SELECT error_code, sum(attempts) FROM email_error_codes
            GROUP BY error_code ORDER BY 2 DESC, 1""",
     ),
     "time between attempts": (
@@ -114,13 +114,13 @@ def work(queue: Queue, clock: Clock) -> None:
         for number, email in enumerate(claimed):
             fault = (number + email.retries) % 4
             outcome = {0: "transient", 1: "permanent"}.get(fault, "sent")
-            told = {"code": f"E{number % 2}", "message": f"fault {fault}"} if fault < 2 else {}
-            outcomes.append(report(email, outcome, **told))
+            reported = {"code": f"E{number % 2}", "message": f"fault {fault}"} if fault < 2 else {}
+            outcomes.append(report(email, outcome, **reported))
         queue.start_attempts(claimed)
         clock.forward(timedelta(seconds=11))
         queue.finish(*outcomes)
         clock.forward(timedelta(minutes=2))
-        queue.run("SELECT mailgres.fold(5)")
+        queue.run("SELECT mailgres.fold_rollups(5)")
     queue.enqueue(tenant_id="t0")
 
 

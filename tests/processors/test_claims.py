@@ -35,13 +35,17 @@ def drain_worker(queue: Queue) -> list[UUID]:
     return ids
 
 
-def test_the_lease(queue: Queue, clock: Clock) -> None:
+def test_processor_claims_the_lease(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.claim_rpc()
     email = queue.email(queue_id)
     assert (email.status, email.lease_is_tokenless) == ("sending", True)
     assert (email.leased_at, email.lease_until) == (clock.now, clock.now + 15 * MINUTE)
-    assert (email.last_attempt_at, email.begun_at, email.provider) == (clock.now, None, None)
+    assert (email.last_attempt_at, email.attempt_started_at, email.provider) == (
+        clock.now,
+        None,
+        None,
+    )
 
 
 def test_it_comes_back_after_15_minutes(queue: Queue, clock: Clock) -> None:
@@ -55,7 +59,7 @@ def test_it_comes_back_after_15_minutes(queue: Queue, clock: Clock) -> None:
     assert [email.queue_id for email in queue.claim_rpc()] == [queue_id]
 
 
-def test_two_processors_overlap(committed: Queue, connect: Connect) -> None:
+def test_processor_claims_two_processors_overlap(committed: Queue, connect: Connect) -> None:
     """The second starts while the first has not committed: it gets others, without waiting."""
     ids = fill(committed, 12)
     first, second = Queue(connect()), Queue(connect())
@@ -88,7 +92,7 @@ def test_many_claim_at_once(committed: Queue, connect: Connect, workers: int) ->
     assert set(claimed) == ids
 
 
-def test_both_names_claim(committed: Queue, connect: Connect) -> None:
+def test_processor_claims_both_names_claim(committed: Queue, connect: Connect) -> None:
     ids = fill(committed, 10)
     first, second = Queue(connect()), Queue(connect())
     with first.conn.transaction():
@@ -129,7 +133,7 @@ COLUMNS = ["queue_id", "user_id", "template_type", "recipient_email", "payload",
 @pytest.mark.parametrize(
     "name", ["process_pending_emails_for_retry", "get_pending_emails_for_retry"]
 )
-def test_columns(queue: Queue, name: str) -> None:
+def test_processor_claims_columns(queue: Queue, name: str) -> None:
     queue.enqueue()
     cursor = queue.conn.execute(f"SELECT * FROM {name}(10)")
     described = cursor.description or []

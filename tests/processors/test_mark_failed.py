@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-def test_through_all_retries(queue: Queue, clock: Clock, claimed: bool) -> None:  # noqa: FBT001
+def test_mark_failed_through_all_retries(queue: Queue, clock: Clock, claimed: bool) -> None:  # noqa: FBT001
     queue_id = queue.enqueue()
     for retries, wait in enumerate((MINUTE, 5 * MINUTE, 15 * MINUTE), 1):
         if claimed:
@@ -40,7 +40,7 @@ def test_through_all_retries(queue: Queue, clock: Clock, claimed: bool) -> None:
 
 
 @pytest.mark.parametrize("message", ["", None])
-def test_without_a_message(queue: Queue, message: str | None) -> None:
+def test_mark_failed_without_a_message(queue: Queue, message: str | None) -> None:
     queue_id = queue.enqueue(max_retries=0)
     assert queue.value("SELECT mark_email_failed(%s, %s)", queue_id, message) is True
     assert queue.email(queue_id).error_message == "failed without a message"
@@ -69,7 +69,7 @@ def test_what_is_settled_stays_so(queue: Queue, status: str) -> None:
 
 
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_an_unknown_email(queue: Queue, queue_id: UUID | None) -> None:
+def test_mark_failed_an_unknown_email(queue: Queue, queue_id: UUID | None) -> None:
     assert queue.value(FAILED, queue_id) is False
 
 

@@ -28,7 +28,7 @@ def uncertain(queue: Queue) -> None:
     queue.attempt("ambiguous")
 
 
-def begun(queue: Queue) -> None:
+def started(queue: Queue) -> None:
     queue.start_attempts([queue.claim_one()])
 
 
@@ -38,7 +38,7 @@ STATES: dict[str, tuple[Callable[[Queue], Any], bool]] = {
     "pending": (lambda _: None, True),
     "claimed by a processor": (lambda queue: queue.claim_rpc(), True),
     "claimed by a worker": (lambda queue: queue.claim_one(), False),
-    "begun by a worker": (begun, False),
+    "begun by a worker": (started, False),
     "failed": (failed, False),
     "uncertain": (uncertain, False),
     "cancelled": (lambda queue: queue.run("SELECT cancel_email(id) FROM email_queue"), False),
@@ -88,7 +88,7 @@ def test_an_empty_id_is_none(queue: Queue, empty: str | None) -> None:
 
 @pytest.mark.parametrize("statement", [WITH_ID, WITHOUT_ID])
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
+def test_mark_sent_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
     assert queue.value(statement, queue_id) is False
 
 
@@ -169,7 +169,7 @@ def test_while_the_processor_reports(committed: Queue, connect: Connect, outcome
     assert committed.events(queue_id) == ["sent"]
 
 
-def test_the_hold(queue: Queue, clock: Clock) -> None:
+def test_mark_sent_the_hold(queue: Queue, clock: Clock) -> None:
     """Enqueue for later, send inline, mark: no worker ever gets it."""
     queue_id = queue.enqueue(scheduled_for=clock.now + timedelta(minutes=2))
     assert queue.claim() == queue.claim_rpc() == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doubles.resend import KEY, ResendDouble, serve
-from mailgres.providers.resend import ResendProvider
+from mailgres.providers.resend.provider import ResendProvider
 
 NOW = datetime(2026, 11, 16, 22, 30, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from mailgres.model import Attachment, Email, Message
+from mailgres.model import Attachment, ClaimedEmail, Message
 
 PDF = Attachment("a.pdf", "application/pdf", None, b"%PDF")
 _EMAIL: dict[str, Any] = {
@@ -45,7 +45,7 @@ def mail(**given: Any) -> Message:
         "attachments": (),
     }
     of_message |= {name: given.pop(name) for name in list(given) if name in of_message}
-    email = Email(**({"id": uuid4(), "lease_token": uuid4()} | _EMAIL | given))
+    email = ClaimedEmail(**({"id": uuid4(), "lease_token": uuid4()} | _EMAIL | given))
     return Message(email, **of_message)
 
 

@@ -12,13 +12,13 @@ import pytest
 from doubles.ses import environ
 from mailgres.providers.base import Provider
 from mailgres.providers.deadline import Watched, within
-from mailgres.providers.resend import ResendProvider
-from mailgres.providers.ses import SesProvider
+from mailgres.providers.resend.provider import ResendProvider
+from mailgres.providers.ses.provider import SesProvider
 from providers.mails import mail
-from worker.bench import until
+from worker.harness import until
 
-PATIENCE = 0.2
-BETWEEN = PATIENCE / 10
+TIMEOUT_SECONDS = 0.2
+BETWEEN = TIMEOUT_SECONDS / 10
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 DRIPS: dict[str, tuple[bytes, bytes]] = {
@@ -66,11 +66,11 @@ def dripping(start: bytes, piece: bytes) -> Iterator[str]:
 
 
 def resend(url: str) -> Provider:
-    return ResendProvider("re_key", url, timeout=PATIENCE)
+    return ResendProvider("re_key", url, timeout=TIMEOUT_SECONDS)
 
 
 def ses(url: str) -> Provider:
-    return SesProvider("eu-west-1", endpoint_url=url, timeout=PATIENCE)
+    return SesProvider("eu-west-1", endpoint_url=url, timeout=TIMEOUT_SECONDS)
 
 
 @pytest.fixture(autouse=True)

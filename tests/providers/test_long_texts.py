@@ -16,10 +16,10 @@ from doubles.smtp import Fault, SmtpDouble, serve
 from mailgres.model import Message, Result
 from mailgres.providers import faults
 from mailgres.providers.base import Capabilities
-from mailgres.providers.resend import ResendProvider
+from mailgres.providers.resend.provider import ResendProvider
 from mailgres.providers.retry_after import retry_after
-from mailgres.providers.smtp import SmtpProvider
-from mailgres.providers.smtp_session import Session
+from mailgres.providers.smtp.provider import SmtpProvider
+from mailgres.providers.smtp.session import Session
 from mailgres.sender.send import call
 from providers.mails import mail
 
@@ -66,11 +66,11 @@ def test_a_long_answer_of_resend_is_cut_before_it_is_classified(
     seen: list[int] = []
     original = faults.classify
 
-    def watch(rules: Any, **told: Any) -> Any:
-        seen.append(max(len(told["text"]), len(told["code"] or "")))
-        return original(rules, **told)
+    def watch(rules: Any, **reported: Any) -> Any:
+        seen.append(max(len(reported["text"]), len(reported["code"] or "")))
+        return original(rules, **reported)
 
-    monkeypatch.setattr("mailgres.providers.resend.classify", watch)
+    monkeypatch.setattr("mailgres.providers.resend.provider.classify", watch)
     with resend_double.serve(ResendDouble()) as double:
         provider = ResendProvider(KEY, double.url)
         for name, words in (("x" * HUGE, "no"), ("validation_error", "a " * HUGE)):

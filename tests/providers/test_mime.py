@@ -44,7 +44,7 @@ def shape(message: EmailMessage) -> Any:
     return kind
 
 
-def test_headers() -> None:
+def test_mime_headers() -> None:
     message = mail(
         reply_to="Help <help@example.com>",
         cc=["c1@example.com", "c2@example.com"],
@@ -75,7 +75,7 @@ def test_the_message_id_is_the_same_for_every_try() -> None:
     assert compose(message).count(message_id(message).encode()) == 1
 
 
-def test_who_receives() -> None:
+def test_mime_who_receives() -> None:
     who = envelope(mail(cc=["c@example.com"], bcc=["b@faß.de", "c@example.com", "ana@example.org"]))
     assert who.sender == "noreply@example.com"
     assert who.recipients == ("ana@example.org", "c@example.com", "b@xn--fa-hia.de")
@@ -113,7 +113,7 @@ def test_who_receives() -> None:
         ({"attachments": [LOGO], "html": None}, ("multipart/mixed", ["text/plain", "image/png"])),
     ],
 )
-def test_parts(given: dict[str, Any], expected: Any) -> None:
+def test_mime_parts(given: dict[str, Any], expected: Any) -> None:
     assert shape(of(**given)) == expected
 
 
@@ -145,7 +145,7 @@ FILE_NAMES = [
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
-def test_names_of_files(name: str) -> None:
+def test_mime_names_of_files(name: str) -> None:
     parsed = of(attachments=[Attachment(name, "application/pdf", None, b"x")])
     assert [part.get_filename() for part in parsed.iter_attachments()] == [name]
 
@@ -187,7 +187,7 @@ SENDERS = [
 
 
 @pytest.mark.parametrize(("sender", "name", "address"), SENDERS)
-def test_senders(sender: str, name: str, address: str) -> None:
+def test_mime_senders(sender: str, name: str, address: str) -> None:
     (found,) = of(from_email=sender)["From"].addresses
     assert (found.display_name, found.addr_spec) == (name, address)
     assert mailbox(sender, "it").isascii()

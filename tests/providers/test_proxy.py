@@ -18,10 +18,10 @@ from doubles import resend as resend_double
 from doubles import ses as ses_double
 from doubles.http_server import Answering, Reply, serving
 from mailgres.providers.base import Provider
-from mailgres.providers.resend import ResendProvider
-from mailgres.providers.ses import SesProvider
+from mailgres.providers.resend.provider import ResendProvider
+from mailgres.providers.ses.provider import SesProvider
 from providers.mails import mail
-from providers.test_deadlines import PATIENCE, dripping
+from providers.test_deadlines import TIMEOUT_SECONDS, dripping
 
 ELSEWHERE = "https://mail.invalid"
 Opened = Callable[[str], Provider]
@@ -117,12 +117,12 @@ NOTHING_SENT = [(resend, "unreached"), (ses, "no_proxy_connection")]
 def test_no_proxy(opened: Opened, code: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    told = sent_through(f"http://127.0.0.1:{port}", opened(target), monkeypatch)
-    assert told == ("transient", code)
+    reported = sent_through(f"http://127.0.0.1:{port}", opened(target), monkeypatch)
+    assert reported == ("transient", code)
 
 
 @pytest.mark.parametrize(("opened", "code"), NOTHING_SENT)
-def test_no_tunnel(opened: Opened, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_no_tunnel(opened: Opened, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy is there, and says that it leads nowhere."""
     with serving(leading_nowhere) as url:
         assert sent_through(url, opened(ELSEWHERE), monkeypatch) == ("transient", code)
@@ -137,5 +137,5 @@ def test_a_call_that_is_cut_off(
     """Soon, soon, for ever: when its time is over, the call ends without a word of an answer."""
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
     with dripping(interim, interim) as url:
-        provider = opened("http://mail.invalid", PATIENCE)
+        provider = opened("http://mail.invalid", TIMEOUT_SECONDS)
         assert sent_through(url, provider, monkeypatch) == ("ambiguous", code)

@@ -14,12 +14,12 @@ from doubles.resend import Fault, ResendDouble, serve
 from doubles.resend_faults import FAULTS, OF_THE_ACCOUNT, named
 from mailgres.model import Attachment, Message, Result
 from mailgres.providers.base import Provider
-from mailgres.providers.resend import ResendProvider
-from mailgres.providers.resend_message import as_params
+from mailgres.providers.resend.message import as_params
+from mailgres.providers.resend.provider import ResendProvider
 from providers.mails import PDF, batch, mail
 
 Open = Callable[..., ResendProvider]
-PATIENCE = 0.3
+TIMEOUT_SECONDS = 0.3
 
 
 def one(provider: ResendProvider, message: Message | None = None) -> Result:
@@ -140,7 +140,7 @@ def test_odd_tags_are_taken(provider: ResendProvider, double: ResendDouble) -> N
 
 @pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(opened: Open, double: ResendDouble, name: str, count: int) -> None:
+def test_resend_provider_faults(opened: Open, double: ResendDouble, name: str, count: int) -> None:
     fault, verdict = FAULTS[name]
     double.add_faults(Fault(**vars(fault)))
     provider = opened()
@@ -165,7 +165,7 @@ def test_faults(opened: Open, double: ResendDouble, name: str, count: int) -> No
         Fault(status=502, accepts=True),
         Fault(status=200, accepts=True),
         Fault(status=0, accepts=True, drip=0.05),
-        Fault(status=0, accepts=True, delay=2 * PATIENCE),
+        Fault(status=0, accepts=True, delay=2 * TIMEOUT_SECONDS),
     ],
     ids=["reset", "502", "html 200", "slow body", "no answer"],
 )
@@ -173,7 +173,7 @@ def test_a_repeated_call_is_taken_once(
     opened: Open, double: ResendDouble, fault: Fault, count: int
 ) -> None:
     double.add_faults(Fault(**vars(fault)))
-    provider = opened(timeout=PATIENCE)
+    provider = opened(timeout=TIMEOUT_SECONDS)
     messages = batch(count) if count > 1 else [mail()]
     assert {result.verdict for result in provider.send(messages)} == {"ambiguous"}
     again = provider.send(messages)
@@ -183,7 +183,7 @@ def test_a_repeated_call_is_taken_once(
 
 
 @pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
-def test_nobody_listens(opened: Open, count: int) -> None:
+def test_resend_provider_nobody_listens(opened: Open, count: int) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     provider = opened(url=f"http://127.0.0.1:{port}")
@@ -208,7 +208,9 @@ def test_a_server_that_speaks_no_tls(opened: Open, double: ResendDouble) -> None
 
 def test_a_server_that_does_not_answer(opened: Open) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        provider = opened(url=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=PATIENCE)
+        provider = opened(
+            url=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=TIMEOUT_SECONDS
+        )
         result = one(provider)
     assert (result.verdict, result.code) == ("ambiguous", "no_answer")
 

@@ -17,12 +17,12 @@ from doubles.resend_faults import named
 from doubles.resend_process import in_a_process
 from mailgres.errors import MailgresError
 from mailgres.model import Limits, Message, Result
-from mailgres.providers.resend import ResendProvider
+from mailgres.providers.resend.provider import ResendProvider
 from providers.mails import batch, mail
 
 Open = Callable[..., ResendProvider]
 NOW = datetime(2026, 11, 16, 22, 30, tzinfo=UTC)
-PATIENCE = 0.3
+TIMEOUT_SECONDS = 0.3
 
 
 def one(provider: ResendProvider, message: Message | None = None) -> Result:
@@ -42,7 +42,7 @@ def test_limits_are_learned_from_the_headers(
     assert provider.limits() == Limits(calls_per_second=7, sent_today=1)
 
 
-def test_the_rate_limit(provider: ResendProvider, double: ResendDouble) -> None:
+def test_resend_account_the_rate_limit(provider: ResendProvider, double: ResendDouble) -> None:
     double.set(rate=1)
     results = [one(provider) for _ in range(3)]
     refused = [result for result in results if result.verdict != "sent"]
@@ -61,7 +61,7 @@ def test_the_rate_limit(provider: ResendProvider, double: ResendDouble) -> None:
         ({"retry-after": "soon"}, None),
     ],
 )
-def test_retry_after(
+def test_resend_account_retry_after(
     provider: ResendProvider,
     double: ResendDouble,
     headers: dict[str, str],
@@ -107,7 +107,7 @@ def test_the_account_knows_when_its_quota_is_reset(opened: Open, double: ResendD
 
 @pytest.mark.parametrize("usage", [True, False])
 @pytest.mark.parametrize("sending_only", [[], [KEY]], ids=["full access", "sending only"])
-def test_a_good_key(
+def test_resend_account_a_good_key(
     provider: ResendProvider, double: ResendDouble, *, usage: bool, sending_only: list[str]
 ) -> None:
     double.set(usage=usage, sending_only=sending_only, daily=100)
@@ -197,8 +197,8 @@ def test_the_application_keeps_the_sdk_for_itself(
     monkeypatch.setattr(resend, "default_http_client", Own())
     monkeypatch.setattr(resend, "api_key", "re_theirs")
     assert one(provider).verdict == "sent"
-    told = resend.Emails.send({"from": "a@b.example", "to": "c@d.example", "subject": "x"})
-    assert told["id"] == "theirs"
+    reported = resend.Emails.send({"from": "a@b.example", "to": "c@d.example", "subject": "x"})
+    assert reported["id"] == "theirs"
     assert seen == [(f"{resend.api_url}/emails", "Bearer re_theirs")]
     assert resend.api_key == "re_theirs"
     assert double.accepted()[0]["api_key"] == KEY
@@ -208,7 +208,7 @@ def test_an_unknown_fault_is_warned_of_once(
     provider: ResendProvider, double: ResendDouble, caplog: pytest.LogCaptureFixture
 ) -> None:
     double.add_faults(Fault(status=418, name="teapot", times=2), named(418, "kettle"))
-    with caplog.at_level(logging.WARNING, logger="mailgres.providers.resend"):
+    with caplog.at_level(logging.WARNING, logger="mailgres.providers.resend.provider"):
         for _ in range(3):
             assert one(provider).verdict == "transient"
     assert [record.__dict__["code"] for record in caplog.records] == ["teapot", "kettle"]
@@ -218,7 +218,7 @@ def test_an_unknown_fault_is_warned_of_once(
 
 
 def test_two_calls_with_one_key_at_once(opened: Open, double: ResendDouble) -> None:
-    double.set(latency=PATIENCE)
+    double.set(latency=TIMEOUT_SECONDS)
     provider, message = opened(), mail()
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda _: one(provider, message), range(2)))

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from mailgres.model import Limits, Result
 from mailgres.providers.faults import UNKNOWN, classify
-from mailgres.providers.resend import ResendProvider
-from mailgres.providers.resend_batch import results_of
-from mailgres.providers.resend_faults import RESEND_RULES
-from mailgres.providers.resend_http import Answer
-from mailgres.providers.resend_limits import limits_in, next_reset, usage_limits, usage_reset
-from mailgres.providers.resend_message import tags
+from mailgres.providers.resend.batch import results_of
+from mailgres.providers.resend.faults import RESEND_RULES
+from mailgres.providers.resend.http import Answer
+from mailgres.providers.resend.limits import limits_in, next_reset, usage_limits, usage_reset
+from mailgres.providers.resend.message import tags
+from mailgres.providers.resend.provider import ResendProvider
 from providers.mails import batch, mail
 
 NOW = datetime(2026, 11, 16, 22, 30, tzinfo=UTC)
@@ -110,7 +110,9 @@ def test_every_rule_can_be_reached() -> None:
     code=st.none() | st.text(),
     text=st.text(),
 )
-def test_classification_never_raises(status: int | None, code: str | None, text: str) -> None:
+def test_resend_classification_never_raises(
+    status: int | None, code: str | None, text: str
+) -> None:
     assert classify(RESEND_RULES, status=status, code=code, text=text).verdict
 
 
@@ -133,9 +135,9 @@ class Garbage(ResendProvider):
     status=st.sampled_from([200, 201, 204, 302, 400, 403, 409, 422, 429, 451, 500, 503])
     | st.integers(100, 999),
     body=st.binary()
-    | st.builds(lambda told: json.dumps(told).encode(), JSON)
+    | st.builds(lambda reported: json.dumps(reported).encode(), JSON)
     | st.builds(
-        lambda told: json.dumps(told).encode(),
+        lambda reported: json.dumps(reported).encode(),
         st.fixed_dictionaries(
             {},
             optional=dict.fromkeys(
@@ -174,27 +176,28 @@ def refused(words: str) -> Result:
 
 
 @given(
-    told=st.dictionaries(st.sampled_from(["data", "errors", "x"]), JSON), count=st.integers(1, 5)
+    reported=st.dictionaries(st.sampled_from(["data", "errors", "x"]), JSON),
+    count=st.integers(1, 5),
 )
-def test_the_answer_to_a_batch_may_be_anything(told: dict[str, Any], count: int) -> None:
-    results = results_of(told, count, refused)
+def test_the_answer_to_a_batch_may_be_anything(reported: dict[str, Any], count: int) -> None:
+    results = results_of(reported, count, refused)
     assert results is None or len(results) == count
 
 
 @given(good=st.lists(st.booleans(), min_size=1, max_size=100), data=st.data())
 def test_results_of_a_batch_find_their_message(good: list[bool], data: st.DataObject) -> None:
     errors = [{"index": n, "message": f"m{n}"} for n, fine in enumerate(good) if not fine]
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "data": [{"id": f"id{n}"} for n, fine in enumerate(good) if fine],
         "errors": data.draw(st.permutations(errors)),
     }
-    results = results_of(told, len(good), refused)
+    results = results_of(reported, len(good), refused)
     assert results == [
         Result("sent", f"id{n}") if fine else refused(f"m{n}") for n, fine in enumerate(good)
     ]
-    assert results_of(told, len(good) + 1, refused) is None
-    if told["data"]:
-        assert results_of(told | {"data": told["data"][1:]}, len(good), refused) is None
+    assert results_of(reported, len(good) + 1, refused) is None
+    if reported["data"]:
+        assert results_of(reported | {"data": reported["data"][1:]}, len(good), refused) is None
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_errors_that_make_no_sense(errors: Any) -> None:
         ({"x-resend-daily-quota": "80"}, Limits(sent_today=80)),
     ],
 )
-def test_headers(headers: dict[str, str], limits: Limits | None) -> None:
+def test_resend_headers(headers: dict[str, str], limits: Limits | None) -> None:
     assert limits_in(headers, None) == limits
 
 
@@ -241,13 +244,16 @@ def test_what_an_answer_does_not_say_stays_known() -> None:
     )
 
 
-@given(told=JSON, code=st.text())
-def test_usage_may_be_anything(told: Any, code: str) -> None:
-    usage = {"emails": {"daily": told, "monthly": {"resets_at": told}}, "rate_limit": told}
+@given(reported=JSON, code=st.text())
+def test_usage_may_be_anything(reported: Any, code: str) -> None:
+    usage = {
+        "emails": {"daily": reported, "monthly": {"resets_at": reported}},
+        "rate_limit": reported,
+    }
     usage_limits(usage)
     usage_reset(usage, code, NOW)
-    usage_limits({"emails": told})
-    usage_reset({"emails": told}, code, NOW)
+    usage_limits({"emails": reported})
+    usage_reset({"emails": reported}, code, NOW)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +267,7 @@ def test_usage_may_be_anything(told: Any, code: str) -> None:
         (None, None),
     ],
 )
-def test_resets(resets_at: str | None, expected: timedelta | None) -> None:
+def test_resend_resets(resets_at: str | None, expected: timedelta | None) -> None:
     usage = {"emails": {"daily": {"resets_at": resets_at}}}
     assert usage_reset(usage, "daily_quota_exceeded", NOW) == expected
 

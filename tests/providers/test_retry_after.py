@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
         ("Mon, 16 Nov 2099 11:00:00 GMT", LONGEST.total_seconds()),
     ],
 )
-def test_seconds_and_dates(value: str, seconds: float) -> None:
+def test_retry_after_seconds_and_dates(value: str, seconds: float) -> None:
     assert retry_after(value, NOW) == timedelta(seconds=seconds)
 
 

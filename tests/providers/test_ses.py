@@ -26,8 +26,8 @@ from doubles.ses import (
 )
 from mailgres.model import Attachment, Limits, Result
 from mailgres.providers.faults import classify
-from mailgres.providers.ses import ASK_AGAIN, LIMITS_LAST, SesProvider
-from mailgres.providers.ses_faults import SES_RULES
+from mailgres.providers.ses.faults import SES_RULES
+from mailgres.providers.ses.provider import LIMITS_CACHE_SECONDS, LIMITS_RETRY_SECONDS, SesProvider
 from providers.mails import PDF, mail
 
 REGION = "eu-west-1"
@@ -56,7 +56,7 @@ def request_of(double: SesDouble) -> dict[str, Any]:
     return request
 
 
-def test_a_simple_email(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_provider_a_simple_email(double: SesDouble, provider: SesProvider) -> None:
     message = mail(
         from_email="Ana, Açme <ana@exämple.com>",
         reply_to="Help <help@example.com>",
@@ -106,7 +106,7 @@ def test_mime_where_simple_content_is_not_enough(
     )
 
 
-def test_the_configuration_set(double: SesDouble) -> None:
+def test_ses_provider_the_configuration_set(double: SesDouble) -> None:
     provider = SesProvider(REGION, endpoint_url=double.url, configuration_set="events")
     provider.send([mail()])
     provider.close()
@@ -194,7 +194,7 @@ def test_when_to_come_back(
     assert result.retry_after == timedelta(seconds=30)
 
 
-def test_nobody_answers(double: SesDouble) -> None:
+def test_ses_provider_nobody_answers(double: SesDouble) -> None:
     del double
     provider = SesProvider(REGION, endpoint_url="http://127.0.0.1:1", timeout=TIMEOUT)
     (result,) = provider.send([mail()])
@@ -213,7 +213,7 @@ def test_a_region_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ses_provider_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     provider = SesProvider(REGION)
@@ -224,7 +224,7 @@ def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ses_provider_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.delenv("AWS_REGION", raising=False)
     (result,) = SesProvider(None).send([mail()])
@@ -238,7 +238,7 @@ def test_a_profile_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.verdict, result.account) == ("config", True)
 
 
-def test_a_wrong_key(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_provider_a_wrong_key(double: SesDouble, provider: SesProvider) -> None:
     double.set(keys=("another",))
     for result in (provider.check(), *provider.send([mail()])):
         assert (result.verdict, result.account) == ("config", True)
@@ -246,7 +246,7 @@ def test_a_wrong_key(double: SesDouble, provider: SesProvider) -> None:
     assert provider.check() == Result("sent")
 
 
-def test_check(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_provider_check(double: SesDouble, provider: SesProvider) -> None:
     assert provider.check().verdict == "sent"
     double.set(paused=True)
     assert provider.check().verdict == "config"
@@ -278,7 +278,7 @@ def test_what_cannot_be_sent(
     assert double.calls[SEND] == 0
 
 
-def test_too_large(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_provider_too_large(double: SesDouble, provider: SesProvider) -> None:
     file = Attachment("a.bin", "application/octet-stream", None, bytes(32 * 2**20))
     (result,) = provider.send([mail(attachments=[file])])
     assert (result.verdict, result.code) == ("permanent", "message_too_large")
@@ -294,24 +294,24 @@ class Clock:
         return self.now
 
 
-def test_limits(double: SesDouble) -> None:
+def test_ses_provider_limits(double: SesDouble) -> None:
     clock = Clock()
     provider = SesProvider(REGION, endpoint_url=double.url, clock=clock)
     provider.send([mail()])
     assert provider.limits() == Limits(calls_per_second=14.0, daily=None, sent_today=1)
     double.set(daily=200, rate=1.0)
-    clock.now += LIMITS_LAST - 1
+    clock.now += LIMITS_CACHE_SECONDS - 1
     assert provider.limits() == Limits(calls_per_second=14.0, daily=None, sent_today=1)
     assert double.calls[ACCOUNT] == 1
     clock.now += 1
-    told = Limits(calls_per_second=1.0, daily=200, sent_today=1)
-    assert provider.limits() == told
-    clock.now += LIMITS_LAST
+    reported = Limits(calls_per_second=1.0, daily=200, sent_today=1)
+    assert provider.limits() == reported
+    clock.now += LIMITS_CACHE_SECONDS
     double.add_faults(Fault("InternalFailure", status=500, path=ACCOUNT))
-    assert provider.limits() == told
-    assert provider.limits() == told
+    assert provider.limits() == reported
+    assert provider.limits() == reported
     assert double.calls[ACCOUNT] == 3
-    clock.now += ASK_AGAIN
+    clock.now += LIMITS_RETRY_SECONDS
     provider.limits()
     assert double.calls[ACCOUNT] == 4
     provider.close()

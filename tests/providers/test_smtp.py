@@ -19,10 +19,10 @@ from doubles.smtp import Fault, SmtpDouble, serve
 from mailgres.errors import MailgresError
 from mailgres.model import Attachment, Result
 from mailgres.providers.faults import classify
-from mailgres.providers.smtp import SmtpProvider
-from mailgres.providers.smtp_faults import SMTP_RULES
-from mailgres.providers.smtp_pool import Pool
-from mailgres.providers.smtp_server import Server, server_of
+from mailgres.providers.smtp.faults import SMTP_RULES
+from mailgres.providers.smtp.pool import Pool
+from mailgres.providers.smtp.provider import SmtpProvider
+from mailgres.providers.smtp.server import Server, server_of
 from providers.mails import PDF, mail
 
 TIMEOUT = 1.0
@@ -41,7 +41,7 @@ def provider(double: SmtpDouble) -> Iterator[SmtpProvider]:
     made.close()
 
 
-def test_a_message(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_smtp_provider_a_message(double: SmtpDouble, provider: SmtpProvider) -> None:
     message = mail(
         from_email="Ana, Açme <ana@faß.de>",
         cc=["cc@example.com"],
@@ -145,7 +145,7 @@ REPLIES: list[tuple[str, str, str, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("step", "reply", "verdict", "account", "suppress"), REPLIES)
-def test_replies(
+def test_smtp_provider_replies(
     *,
     step: Any,
     reply: str,
@@ -224,7 +224,7 @@ def test_a_copy_that_has_to_wait_makes_the_message_wait(
     assert double.accepted()[0].recipients == ("ana@example.org", "bcc@example.com")
 
 
-def test_the_recipient_decides(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_smtp_provider_the_recipient_decides(double: SmtpDouble, provider: SmtpProvider) -> None:
     double.add_faults(Fault("rcpt", "550 5.1.1 no such user", to="ana@"))
     (result,) = provider.send([mail(cc=["cc@example.com"])])
     assert (result.verdict, result.suppress) == ("permanent", True)
@@ -234,7 +234,7 @@ def test_the_recipient_decides(double: SmtpDouble, provider: SmtpProvider) -> No
     assert double.accepted() == []
 
 
-def test_nobody_answers() -> None:
+def test_smtp_provider_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     provider = SmtpProvider(f"smtp://127.0.0.1:{port}?tls=none", timeout=TIMEOUT)
@@ -281,7 +281,7 @@ def test_a_server_that_never_ends_its_reply(drip: str) -> None:
 
 
 @pytest.mark.parametrize("tls", ["starttls", "tls"])
-def test_encryption_and_login(tls: Any) -> None:
+def test_smtp_provider_encryption_and_login(tls: Any) -> None:
     with serve(SmtpDouble(tls=tls, user="me@example.com", password="p/w:@%é"[:-1])) as double:
         provider = SmtpProvider(double.url, timeout=TIMEOUT, context=double.trust())
         assert provider.check() == Result("sent")
@@ -295,7 +295,7 @@ def test_encryption_and_login(tls: Any) -> None:
         assert len(double.accepted()) == 1
 
 
-def test_a_wrong_password() -> None:
+def test_smtp_provider_a_wrong_password() -> None:
     with serve(SmtpDouble(user="me", password="right")) as double:
         url = double.url.replace("right", "wrong")
         provider = SmtpProvider(url, timeout=TIMEOUT)
@@ -346,7 +346,7 @@ def test_letters_beyond_ascii_before_the_at() -> None:
         provider.close()
 
 
-def test_too_large() -> None:
+def test_smtp_provider_too_large() -> None:
     with serve(SmtpDouble(largest=10_000)) as double:
         provider = SmtpProvider(double.url, timeout=TIMEOUT)
         file = Attachment("a.bin", "application/octet-stream", None, bytes(20_000))
@@ -376,7 +376,7 @@ def test_what_cannot_be_sent(
     assert double.connections == 0
 
 
-def test_threads(double: SmtpDouble) -> None:
+def test_smtp_provider_threads(double: SmtpDouble) -> None:
     provider = SmtpProvider(double.url, connections=2)
     results: list[Result] = []
     threads = [
@@ -400,7 +400,7 @@ class FakeSession:
         self.closed = True
 
 
-def test_the_pool() -> None:
+def test_smtp_provider_the_pool() -> None:
     now = [100.0]
     pool: Any = Pool(2, idle=30, messages=3, clock=lambda: now[0])
     old, new, third, worn = (
@@ -433,18 +433,18 @@ def test_the_pool() -> None:
         ("smtp://a%40b:p%2Fw%3A@[::1]:25/", Server("::1", 25, "starttls", "a@b", "p/w:")),
     ],
 )
-def test_urls(url: str, server: Server) -> None:
+def test_smtp_provider_urls(url: str, server: Server) -> None:
     assert server_of(url) == server
     assert "p/w" not in repr(server)
 
 
 @pytest.mark.parametrize("url", ["", "http://mx", "smtp://", "smtp://mx?tls=maybe"])
-def test_bad_urls(url: str) -> None:
+def test_smtp_provider_bad_urls(url: str) -> None:
     with pytest.raises(MailgresError, match="not an SMTP URL"):
         SmtpProvider(url)
 
 
-def test_certificates_are_checked() -> None:
+def test_smtp_provider_certificates_are_checked() -> None:
     context = SmtpProvider("smtps://mx")._context
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.check_hostname

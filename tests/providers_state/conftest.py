@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from providers_state.stage import Stage
+from providers_state.harness import ProviderHarness
 from support.fixtures import shared_connection, shared_url
 from support.postgres import Connect
 from support.queue import Clock
@@ -16,19 +16,19 @@ __all__ = ["shared_connection", "shared_url"]
 
 
 @pytest.fixture
-def stage(shared_connection: psycopg.Connection) -> Iterator[Stage]:
+def harness(shared_connection: psycopg.Connection) -> Iterator[ProviderHarness]:
     """In a transaction that is rolled back: for tests of one connection."""
     with shared_connection.transaction(force_rollback=True):
-        yield Stage(shared_connection).set()
+        yield ProviderHarness(shared_connection).set()
 
 
 @pytest.fixture
-def clock(stage: Stage) -> Clock:
+def clock(harness: ProviderHarness) -> Clock:
     """The clock of that queue, stopped."""
-    return Clock(stage.conn)
+    return Clock(harness.conn)
 
 
 @pytest.fixture
-def committed(connect: Connect) -> Stage:
+def committed(connect: Connect) -> ProviderHarness:
     """In a database of the test's own, for several connections."""
-    return Stage(connect()).set()
+    return ProviderHarness(connect()).set()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from providers_state.stage import ACCOUNT, SECOND, Stage
+from providers_state.harness import ACCOUNT, SECOND, ProviderHarness
 from support.queue import Clock, report
 
 Call = list[Any]
@@ -29,8 +29,8 @@ REACTIONS = {
 class Fleet:
     """A few workers on one queue, and providers of which all but `plain` take keys."""
 
-    def __init__(self, stage: Stage, clock: Clock, seed: int) -> None:
-        self.stage = stage
+    def __init__(self, harness: ProviderHarness, clock: Clock, seed: int) -> None:
+        self.harness = harness
         self.clock = clock
         self.random = Random(seed)  # noqa: S311 - to repeat a run
         self.content: dict[tuple[str, str], tuple[Any, ...]] = {}
@@ -40,7 +40,7 @@ class Fleet:
     def work(self, *, reactions: dict[str, int] | None = None, may_die: bool = True) -> int:
         """Claim once and do something with it; returns how many emails were claimed."""
         limit = self.random.choice([1, 3, 10, 40])
-        claimed = self.stage.claim(f"worker-{self.random.randrange(3)}", limit)
+        claimed = self.harness.claim(f"worker-{self.random.randrange(3)}", limit)
         for call in self._calls(claimed):
             if may_die and self.random.random() < 0.06:
                 continue  # before the call
@@ -58,15 +58,15 @@ class Fleet:
         outcomes = [report(email, "permanent", code="render") for email in broken]
         call = [email for email in call if email not in broken]
         if call and call[0].provider == "plain":
-            begun = self.stage.start_attempts(call)
-            call = [email for email in call if email.id in begun]
+            started = self.harness.start_attempts(call)
+            call = [email for email in call if email.id in started]
         if call:
             (reaction,) = self.random.choices([*reactions], [*reactions.values()])
             outcomes += self._outcomes(call, reaction)
         if may_die and self.random.random() < 0.08:
             outcomes = outcomes[: self.random.randrange(len(outcomes) + 1)]
         if outcomes:
-            self.stage.finish(*outcomes)
+            self.harness.finish(*outcomes)
 
     def _outcomes(self, call: Call, reaction: str) -> list[dict[str, Any]]:
         size = {"batch_size": len(call)} if len(call) > 1 else {}
@@ -78,7 +78,7 @@ class Fleet:
             if reaction == "accepted, answer lost":
                 return [report(email, "ambiguous", **size) for email in call]
             return [report(email, "sent", **size) for email in call]
-        outcome, told = {
+        outcome, reported = {
             "answer lost": ("ambiguous", {}),
             "transient": ("transient", {}),
             "down": ("transient", ACCOUNT),
@@ -90,7 +90,7 @@ class Fleet:
             if len(call) == 1
             else ("transient", {"code": "validation_error", "batch_refused": True}),
         }[reaction]
-        return [report(email, outcome, **told, **size) for email in call]
+        return [report(email, outcome, **reported, **size) for email in call]
 
     def _key(self, call: Call) -> str:
         first = call[0]

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from providers_state.stage import DAY, MINUTE, SECOND, Stage, batches
+from providers_state.harness import DAY, MINUTE, SECOND, ProviderHarness, batches
 from support.concurrency import at_once, wait_until_blocked
 from support.postgres import Connect
 from support.queue import Clock, report
@@ -19,21 +19,21 @@ WORKERS = 6
 
 
 @pytest.fixture
-def workers(connect: Connect) -> list[Stage]:
+def workers(connect: Connect) -> list[ProviderHarness]:
     """Workers that do not wait long for a lock."""
-    stages = [Stage(connect()) for _ in range(WORKERS)]
-    for stage in stages:
-        stage.run("SET lock_timeout = '20s'")
+    stages = [ProviderHarness(connect()) for _ in range(WORKERS)]
+    for harness in stages:
+        harness.run("SET lock_timeout = '20s'")
     return stages
 
 
 @pytest.fixture
-def frozen(committed: Stage) -> Clock:
+def frozen(committed: ProviderHarness) -> Clock:
     """The clock of that database, stopped."""
     return Clock(committed.conn)
 
 
-def claims(workers: list[Stage], limit: int) -> list[list[Any]]:
+def claims(workers: list[ProviderHarness], limit: int) -> list[list[Any]]:
     """Let all claim at once."""
     return at_once(
         [partial(worker.claim, f"worker-{at}", limit) for at, worker in enumerate(workers)]
@@ -45,7 +45,7 @@ def together(results: list[list[Any]]) -> list[Any]:
 
 
 def test_one_probe_over_the_whole_fleet(
-    committed: Stage, workers: list[Stage], frozen: Clock
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.put(50)
     committed.open_circuit()
@@ -54,13 +54,15 @@ def test_one_probe_over_the_whole_fleet(
         probes = together(claims(workers, 10))
         assert len(probes) == 1
         assert committed.circuit() == "half_open"
-        committed.tell(probes, "transient", account=True)
+        committed.report_outcomes(probes, "transient", account=True)
     frozen.set(committed.provider().circuit_until)
-    committed.tell(together(claims(workers, 10)), "sent")
+    committed.report_outcomes(together(claims(workers, 10)), "sent")
     assert len(together(claims(workers, 5))) == 5 * WORKERS
 
 
-def test_the_rate_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+def test_at_once_the_rate_holds(
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
+) -> None:
     committed.put(500)
     committed.run("SELECT mailgres.limit_provider('first', 7, NULL, NULL)")
     for _ in range(6):
@@ -68,7 +70,9 @@ def test_the_rate_holds(committed: Stage, workers: list[Stage], frozen: Clock) -
         frozen.forward(SECOND)
 
 
-def test_the_rate_holds_in_real_time(committed: Stage, workers: list[Stage]) -> None:
+def test_the_rate_holds_in_real_time(
+    committed: ProviderHarness, workers: list[ProviderHarness]
+) -> None:
     """A claim that waits for the bucket is older than the one that it waits for."""
     rate = 200
     committed.put(3000)
@@ -78,30 +82,34 @@ def test_the_rate_holds_in_real_time(committed: Stage, workers: list[Stage]) -> 
     assert claimed <= rate + rate * (time.monotonic() - begins)
 
 
-def test_time_is_not_filled_in_twice(committed: Stage, connect: Connect) -> None:
+def test_time_is_not_filled_in_twice(committed: ProviderHarness, connect: Connect) -> None:
     committed.put(50)
     committed.run("SELECT mailgres.limit_provider('first', 5, NULL, NULL)")
     old, new = connect(autocommit=False), connect()
     old.execute("SELECT")  # its time is now, whatever it waits for
     (began,) = old.execute("SELECT now()").fetchone() or ()
-    assert len(Stage(new).claim(limit=2)) == 2
-    assert len(Stage(old).claim(limit=1)) == 1
+    assert len(ProviderHarness(new).claim(limit=2)) == 2
+    assert len(ProviderHarness(old).claim(limit=1)) == 1
     old.commit()
     filled = committed.value("SELECT filled_at FROM mailgres.buckets WHERE name = 'emails:first'")
     assert filled > began
 
 
-def test_the_quota_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+def test_at_once_the_quota_holds(
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
+) -> None:
     committed.put(500)
     committed.run("SELECT mailgres.limit_provider('first', NULL, 25, NULL)")
     for _ in range(4):
         claimed = together([*claims(workers, 9), *claims(workers, 9)])
         assert len(claimed) == 25
-        committed.tell(claimed, "sent")
+        committed.report_outcomes(claimed, "sent")
         frozen.forward(DAY)
 
 
-def test_the_limit_of_a_tenant_holds(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+def test_the_limit_of_a_tenant_holds(
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
+) -> None:
     committed.put(200, tenant_id="loud")
     committed.put(200, tenant_id="calm")
     committed.run("SELECT mailgres.limit_tenant('loud', 4)")
@@ -113,7 +121,7 @@ def test_the_limit_of_a_tenant_holds(committed: Stage, workers: list[Stage], fro
 
 
 def test_claims_along_many_limited_routes_do_not_block_each_other_for_ever(
-    committed: Stage, workers: list[Stage], frozen: Clock
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     names = [f"provider-{at}" for at in range(5)]
     for name in names:
@@ -126,7 +134,9 @@ def test_claims_along_many_limited_routes_do_not_block_each_other_for_ever(
         frozen.forward(SECOND)
 
 
-def test_a_batch_is_never_split(committed: Stage, workers: list[Stage], frozen: Clock) -> None:
+def test_a_batch_is_never_split(
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
+) -> None:
     committed.add("batches", batch=20)
     committed.lead("batches")
     committed.put(120)
@@ -143,11 +153,11 @@ def test_a_batch_is_never_split(committed: Stage, workers: list[Stage], frozen: 
                 break
             frozen.forward(2 * SECOND)
         assert sorted(map(sorted, batches(seen))) == calls
-        committed.tell(seen, "ambiguous", batch_size=20)
+        committed.report_outcomes(seen, "ambiguous", batch_size=20)
 
 
 def test_a_batch_of_which_somebody_holds_a_row_is_left_for_later(
-    committed: Stage, connect: Connect, frozen: Clock
+    committed: ProviderHarness, connect: Connect, frozen: Clock
 ) -> None:
     committed.add("batches", batch=20)
     committed.lead("batches")
@@ -164,7 +174,7 @@ def test_a_batch_of_which_somebody_holds_a_row_is_left_for_later(
 
 
 def test_two_retry_the_same_batch_by_hand(
-    committed: Stage, workers: list[Stage], frozen: Clock
+    committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.add("batches", batch=20)
     committed.lead("batches")
@@ -178,7 +188,7 @@ def test_two_retry_the_same_batch_by_hand(
 
 
 def test_one_of_a_batch_that_comes_back_meanwhile_was_not_settled(
-    committed: Stage, workers: list[Stage]
+    committed: ProviderHarness, workers: list[ProviderHarness]
 ) -> None:
     """The first looks for the batch again and again while the second brings in the rest."""
     committed.add("batches", batch=2)
@@ -195,13 +205,18 @@ def test_one_of_a_batch_that_comes_back_meanwhile_was_not_settled(
         committed.put(2)
         back, away = committed.claim()
         committed.finish(report(back, "ambiguous", batch_size=2))
-        at_once([partial(look, back), partial(teller.tell, [away], "ambiguous", batch_size=2)])
+        at_once(
+            [
+                partial(look, back),
+                partial(teller.report_outcomes, [away], "ambiguous", batch_size=2),
+            ]
+        )
         assert committed.statuses() == {"pending": 2}
         committed.run("DELETE FROM email_queue")
 
 
 def test_a_batch_of_which_somebody_tells_at_this_moment_is_left_to_him(
-    committed: Stage, frozen: Clock, connect: Connect
+    committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
     """Its lease has ended; taken back in part, it could never be repeated as it was."""
     committed.add("batches", batch=100)
@@ -223,7 +238,7 @@ RETRIES = {
 
 @pytest.mark.parametrize("how", RETRIES)
 def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
-    committed: Stage, workers: list[Stage], connect: Connect, how: str
+    committed: ProviderHarness, workers: list[ProviderHarness], connect: Connect, how: str
 ) -> None:
     """The batch was whole when the retry began, and is not when the event is committed."""
     committed.add("batches", batch=20)
@@ -246,7 +261,7 @@ def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
 
 
 def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_for_later(
-    committed: Stage, connect: Connect, frozen: Clock
+    committed: ProviderHarness, connect: Connect, frozen: Clock
 ) -> None:
     """Else two claims, each with the tenant of one batch, would wait for each other."""
     committed.add("batches", batch=20)
@@ -270,7 +285,7 @@ def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_f
 
 
 def test_one_of_a_batch_that_somebody_has_while_its_lease_is_lengthened(
-    committed: Stage, frozen: Clock, connect: Connect
+    committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
     """Its own lease ends; it is not taken from the worker that makes the call."""
     committed.add("batches", batch=100)
@@ -285,11 +300,13 @@ def test_one_of_a_batch_that_somebody_has_while_its_lease_is_lengthened(
             committed.rows(extend, claimed[0].lease_token, [email.id for email in claimed])
     assert committed.email(claimed[2].id).lease_until < frozen.now
     assert committed.value("SELECT mailgres.reap()") == 0
-    assert {done.refused for done in committed.tell(claimed, "sent", batch_size=5)} == {None}
+    assert {done.refused for done in committed.report_outcomes(claimed, "sent", batch_size=5)} == {
+        None
+    }
 
 
 def test_a_batch_that_somebody_tells_of_does_not_hide_what_died_later(
-    committed: Stage, frozen: Clock, connect: Connect
+    committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
     committed.add("batches", batch=100)
     committed.lead("batches")

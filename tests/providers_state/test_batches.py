@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from providers_state.stage import DAY, HOUR, MINUTE, SECOND, Stage, batches
+from providers_state.harness import DAY, HOUR, MINUTE, SECOND, ProviderHarness, batches
 from support.queue import Clock, report
 
 UNKNOWN: dict[str, Any] = {"outcome": "ambiguous", "message": "timed out"}
 
 
 @pytest.fixture
-def batched(stage: Stage) -> Stage:
+def batched(harness: ProviderHarness) -> ProviderHarness:
     """The route leads to a provider that takes a hundred in a call."""
-    stage.add("batches", batch=100)
-    stage.lead("batches")
-    return stage
+    harness.add("batches", batch=100)
+    harness.lead("batches")
+    return harness
 
 
-def doubtful(stage: Stage, count: int = 30, **columns: Any) -> list[Any]:
+def doubtful(harness: ProviderHarness, count: int = 30, **columns: Any) -> list[Any]:
     """Put emails of one batch whose call may have arrived."""
-    stage.put(count, **columns)
-    claimed = stage.call(limit=count, batch_size=count, **UNKNOWN)
+    harness.put(count, **columns)
+    claimed = harness.call(limit=count, batch_size=count, **UNKNOWN)
     assert len(claimed) == count
     assert len({email.batch_id for email in claimed}) == 1
     return claimed
@@ -33,7 +33,7 @@ def ids(emails: list[Any]) -> list[Any]:
     return sorted(email.id for email in emails)
 
 
-def test_a_claim_is_put_into_calls(batched: Stage) -> None:
+def test_a_claim_is_put_into_calls(batched: ProviderHarness) -> None:
     batched.put(250)
     claimed = batched.claim(limit=250)
     assert [len(call) for call in batches(claimed)] == [100, 100, 50]
@@ -41,7 +41,7 @@ def test_a_claim_is_put_into_calls(batched: Stage) -> None:
     assert all(email.batch_id for email in claimed)
 
 
-def test_who_goes_alone(batched: Stage) -> None:
+def test_batches_who_goes_alone(batched: ProviderHarness) -> None:
     batched.put(3)
     urgent = batched.put(2, priority=2)
     with_files = batched.put(2, has_attachments=True)
@@ -53,14 +53,14 @@ def test_who_goes_alone(batched: Stage) -> None:
     assert {email.batch_size for email in claimed if email.id in alone} == {None}
 
 
-def test_a_single_email_is_no_batch(batched: Stage) -> None:
+def test_a_single_email_is_no_batch(batched: ProviderHarness) -> None:
     batched.put()
     (email,) = batched.claim()
     assert (email.batch_id, email.batch_size) == (None, None)
 
 
 def test_a_call_that_may_have_arrived_is_repeated_whole_by_whatever_claim(
-    batched: Stage, clock: Clock
+    batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched)
     clock.forward(MINUTE + SECOND)
@@ -74,7 +74,7 @@ def test_a_call_that_may_have_arrived_is_repeated_whole_by_whatever_claim(
     assert first[0].batch_id not in {email.batch_id for email in fresh}
 
 
-def test_it_is_never_mixed_with_others(batched: Stage, clock: Clock) -> None:
+def test_it_is_never_mixed_with_others(batched: ProviderHarness, clock: Clock) -> None:
     one, other = doubtful(batched, 30), doubtful(batched, 20)
     clock.forward(MINUTE)
     batched.put(40)
@@ -84,7 +84,7 @@ def test_it_is_never_mixed_with_others(batched: Stage, clock: Clock) -> None:
     assert [sorted(call) for call in calls[1:]] == [ids(one), ids(other)]
 
 
-def test_a_definite_fault_dissolves_it(batched: Stage, clock: Clock) -> None:
+def test_a_definite_fault_dissolves_it(batched: ProviderHarness, clock: Clock) -> None:
     batched.put(10)
     batched.call("transient", 10, batch_size=10)
     assert {email.batch_id for email in batched.all()} == {None}
@@ -93,7 +93,7 @@ def test_a_definite_fault_dissolves_it(batched: Stage, clock: Clock) -> None:
     assert [len(call) for call in batches(batched.claim(limit=15))] == [15]
 
 
-def test_one_given_back_before_its_call_dissolves_too(batched: Stage) -> None:
+def test_one_given_back_before_its_call_dissolves_too(batched: ProviderHarness) -> None:
     batched.put(10)
     claimed = batched.claim()
     batched.rows("SELECT mailgres.give_back(%s, %s)", claimed[0].lease_token, ids(claimed))
@@ -102,7 +102,7 @@ def test_one_given_back_before_its_call_dissolves_too(batched: Stage) -> None:
     assert email.batch_id is None
 
 
-def test_one_given_back_after_an_earlier_call_stays(batched: Stage, clock: Clock) -> None:
+def test_one_given_back_after_an_earlier_call_stays(batched: ProviderHarness, clock: Clock) -> None:
     first = doubtful(batched)
     clock.forward(MINUTE)
     claimed = batched.claim()
@@ -113,7 +113,7 @@ def test_one_given_back_after_an_earlier_call_stays(batched: Stage, clock: Clock
 
 @pytest.mark.parametrize("parts", [500, 7])
 def test_the_batch_of_a_dead_worker_comes_back_whole(
-    batched: Stage, clock: Clock, parts: int
+    batched: ProviderHarness, clock: Clock, parts: int
 ) -> None:
     batched.put(30)
     lost = batched.claim(limit=30)
@@ -129,7 +129,7 @@ def test_the_batch_of_a_dead_worker_comes_back_whole(
 
 
 def test_those_that_could_not_be_rendered_were_not_in_the_call(
-    batched: Stage, clock: Clock
+    batched: ProviderHarness, clock: Clock
 ) -> None:
     batched.put(10)
     claimed = batched.claim()
@@ -141,7 +141,7 @@ def test_those_that_could_not_be_rendered_were_not_in_the_call(
     assert ids(batched.claim(limit=2)) == ids(claimed[3:])
 
 
-def test_retries_do_not_split_it(batched: Stage, clock: Clock) -> None:
+def test_retries_do_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
     first = doubtful(batched, 10)
     batched.run("UPDATE email_queue SET retries = 3 WHERE id = ANY (%s)", ids(first)[:4])
     for _ in range(6):
@@ -152,7 +152,7 @@ def test_retries_do_not_split_it(batched: Stage, clock: Clock) -> None:
     assert batched.statuses() == {"sent": 10}
 
 
-def test_waits_of_their_own_do_not_split_it(batched: Stage, clock: Clock) -> None:
+def test_waits_of_their_own_do_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
     batched.put(5)
     batched.put(5, retry_delay=2 * DAY, max_retry_delay=2 * DAY)
     first = batched.call(limit=10, batch_size=10, **UNKNOWN)
@@ -162,7 +162,7 @@ def test_waits_of_their_own_do_not_split_it(batched: Stage, clock: Clock) -> Non
 
 
 def test_neither_expiry_nor_suppression_nor_a_cancel_takes_one_out(
-    batched: Stage, clock: Clock
+    batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 10, expires_at=clock.now + 30 * SECOND)
     batched.suppress(batched.email(first[0].id).recipient_email)
@@ -173,7 +173,7 @@ def test_neither_expiry_nor_suppression_nor_a_cancel_takes_one_out(
     assert ids(batched.claim(limit=1)) == ids(first)
 
 
-def test_a_paused_tenant_does_not_split_it(batched: Stage, clock: Clock) -> None:
+def test_a_paused_tenant_does_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
     batched.put(3, tenant_id="a")
     batched.put(3, tenant_id="b")
     first = batched.call(limit=6, batch_size=6, **UNKNOWN)
@@ -183,7 +183,9 @@ def test_a_paused_tenant_does_not_split_it(batched: Stage, clock: Clock) -> None
     assert ids(batched.claim(limit=1)) == ids(first)
 
 
-def test_when_its_key_no_longer_protects_all_are_for_a_person(batched: Stage, clock: Clock) -> None:
+def test_when_its_key_no_longer_protects_all_are_for_a_person(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     doubtful(batched)
     clock.forward(23 * HOUR)
     assert batched.claim() == []
@@ -193,7 +195,9 @@ def test_when_its_key_no_longer_protects_all_are_for_a_person(batched: Stage, cl
     assert dead == {("failed", "uncertain")}
 
 
-def test_a_report_about_one_leaves_the_others_to_reports(batched: Stage, clock: Clock) -> None:
+def test_a_report_about_one_leaves_the_others_to_reports(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     first = doubtful(batched, 5)
     batched.run("SELECT record_email_event('delivered', %s)", first[0].id)
     clock.forward(MINUTE)
@@ -205,11 +209,11 @@ def test_a_report_about_one_leaves_the_others_to_reports(batched: Stage, clock: 
     assert batched.statuses() == {"sent": 5}
 
 
-def test_retried_by_hand_it_goes_whole_with_its_key(batched: Stage, clock: Clock) -> None:
+def test_retried_by_hand_it_goes_whole_with_its_key(batched: ProviderHarness, clock: Clock) -> None:
     first = doubtful(batched, 5)
     clock.forward(MINUTE)
     again = batched.claim()
-    batched.tell(again, "uncertain", message="other content")
+    batched.report_outcomes(again, "uncertain", message="other content")
     assert batched.statuses() == {"failed": 5}
     batched.run("SELECT retry_email(%s)", first[2].id)
     third = batched.claim(limit=1)
@@ -218,7 +222,7 @@ def test_retried_by_hand_it_goes_whole_with_its_key(batched: Stage, clock: Clock
 
 
 def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
-    batched: Stage, clock: Clock
+    batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 5)
     batched.run("SELECT record_email_event('delivered', %s)", first[0].id)
@@ -232,7 +236,7 @@ def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
     assert batched.statuses() == {"sent": 1, "sending": 1, "failed": 3}
 
 
-def test_one_that_is_not_all_back_yet_keeps_its_key(batched: Stage, clock: Clock) -> None:
+def test_one_that_is_not_all_back_yet_keeps_its_key(batched: ProviderHarness, clock: Clock) -> None:
     batched.put(5)
     back, *_ = claimed = batched.claim()
     batched.finish(*(report(email, batch_size=5, **UNKNOWN) for email in claimed[:2]))
@@ -242,7 +246,7 @@ def test_one_that_is_not_all_back_yet_keeps_its_key(batched: Stage, clock: Clock
     assert (after.generation, after.batch_id) == (0, back.batch_id)
 
 
-def test_an_answer_for_each_settles_it(batched: Stage, clock: Clock) -> None:
+def test_an_answer_for_each_settles_it(batched: ProviderHarness, clock: Clock) -> None:
     doubtful(batched, 4)
     clock.forward(MINUTE)
     one, *rest = batched.claim()
@@ -254,7 +258,7 @@ def test_an_answer_for_each_settles_it(batched: Stage, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["rate", "quota", "config"])
-def test_told_to_wait_it_stays_whole(batched: Stage, clock: Clock, outcome: str) -> None:
+def test_told_to_wait_it_stays_whole(batched: ProviderHarness, clock: Clock, outcome: str) -> None:
     first = doubtful(batched, 6)
     clock.forward(MINUTE)
     batched.call(outcome, 6, batch_size=6)
@@ -263,7 +267,9 @@ def test_told_to_wait_it_stays_whole(batched: Stage, clock: Clock, outcome: str)
     assert (ids(again), again[0].batch_id) == (ids(first), first[0].batch_id)
 
 
-def test_a_route_that_now_leads_elsewhere_does_not_move_it(batched: Stage, clock: Clock) -> None:
+def test_a_route_that_now_leads_elsewhere_does_not_move_it(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     first = doubtful(batched, 6)
     batched.lead("first")
     clock.forward(MINUTE)
@@ -272,7 +278,9 @@ def test_a_route_that_now_leads_elsewhere_does_not_move_it(batched: Stage, clock
     assert {(e.provider, e.batch_id) for e in again} == {("batches", first[0].batch_id)}
 
 
-def test_a_batch_comes_back_whole_from_a_worker_that_is_late(batched: Stage, clock: Clock) -> None:
+def test_a_batch_comes_back_whole_from_a_worker_that_is_late(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     """However few are taken back at once; else those that it still tells of tear it apart."""
     batched.put(30)
     late = batched.claim(limit=30)
@@ -287,13 +295,13 @@ def test_a_batch_comes_back_whole_from_a_worker_that_is_late(batched: Stage, clo
     assert batched.statuses() == {"sent": 30}
 
 
-def extend(stage: Stage, emails: list[Any]) -> None:
-    extended = stage.rows("SELECT mailgres.extend(%s, %s)", emails[0].lease_token, ids(emails))
+def extend(harness: ProviderHarness, emails: list[Any]) -> None:
+    extended = harness.rows("SELECT mailgres.extend(%s, %s)", emails[0].lease_token, ids(emails))
     assert len(extended) == len(emails)
 
 
 def test_none_of_a_batch_is_taken_back_while_another_has_its_lease(
-    batched: Stage, clock: Clock
+    batched: ProviderHarness, clock: Clock
 ) -> None:
     batched.put(5)
     claimed = batched.claim()
@@ -302,10 +310,14 @@ def test_none_of_a_batch_is_taken_back_while_another_has_its_lease(
         extend(batched, claimed[1:])
     assert batched.email(claimed[0].id).lease_until < clock.now
     assert batched.value("SELECT mailgres.reap()") == 0
-    assert {done.refused for done in batched.tell(claimed, "sent", batch_size=5)} == {None}
+    assert {done.refused for done in batched.report_outcomes(claimed, "sent", batch_size=5)} == {
+        None
+    }
 
 
-def test_it_is_taken_back_whole_when_the_last_lease_ends(batched: Stage, clock: Clock) -> None:
+def test_it_is_taken_back_whole_when_the_last_lease_ends(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     batched.put(5)
     claimed = batched.claim()
     clock.forward(30 * SECOND)
@@ -319,7 +331,7 @@ def test_it_is_taken_back_whole_when_the_last_lease_ends(batched: Stage, clock: 
 
 @pytest.mark.parametrize("held", [1, 3])
 def test_what_is_held_does_not_hide_what_died_later(
-    batched: Stage, clock: Clock, held: int
+    batched: ProviderHarness, clock: Clock, held: int
 ) -> None:
     """A claim takes back no more than it asks for, and the held ones are the oldest."""
     for _ in range(held):

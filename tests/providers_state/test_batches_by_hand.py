@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from providers_state.stage import MINUTE, SECOND, Stage
+from providers_state.harness import MINUTE, SECOND, ProviderHarness
 from support.queue import Clock, report
 
 SETTLE = {
@@ -21,94 +21,102 @@ ACCEPT_MANY = "SELECT id, code FROM mailgres.retry_emails(%s, true)"
 
 
 @pytest.fixture
-def doubtful(stage: Stage, clock: Clock) -> list[Any]:
+def doubtful(harness: ProviderHarness, clock: Clock) -> list[Any]:
     """A batch of five whose call may have arrived, and may be repeated now."""
-    stage.add("batches", batch=100)
-    stage.lead("batches")
-    stage.put(5)
-    emails = stage.call("ambiguous", 5, batch_size=5)
+    harness.add("batches", batch=100)
+    harness.lead("batches")
+    harness.put(5)
+    emails = harness.call("ambiguous", 5, batch_size=5)
     clock.forward(MINUTE + SECOND)
     return emails
 
 
-def states(stage: Stage, emails: list[Any]) -> set[Any]:
-    return {(one.status, one.dead_reason) for one in stage.all([email.id for email in emails])}
+def states(harness: ProviderHarness, emails: list[Any]) -> set[Any]:
+    return {(one.status, one.dead_reason) for one in harness.all([email.id for email in emails])}
 
 
 @pytest.mark.parametrize("how", SETTLE)
-def test_it_is_not_sent_again(stage: Stage, doubtful: list[Any], clock: Clock, how: str) -> None:
+def test_it_is_not_sent_again(
+    harness: ProviderHarness, doubtful: list[Any], clock: Clock, how: str
+) -> None:
     settled, *rest = doubtful
-    stage.run(SETTLE[how], settled.id)
+    harness.run(SETTLE[how], settled.id)
     for _ in range(3):
-        assert stage.claim() == []
+        assert harness.claim() == []
         clock.forward(MINUTE)
-    assert stage.email(settled.id).status == how.split(maxsplit=1)[0]
-    assert states(stage, rest) == {("failed", "uncertain")}, "as if an event had settled it"
+    assert harness.email(settled.id).status == how.split(maxsplit=1)[0]
+    assert states(harness, rest) == {("failed", "uncertain")}, "as if an event had settled it"
 
 
 @pytest.mark.parametrize("how", SETTLE)
-def test_nor_by_a_retry_of_the_rest(stage: Stage, doubtful: list[Any], how: str) -> None:
+def test_nor_by_a_retry_of_the_rest(
+    harness: ProviderHarness, doubtful: list[Any], how: str
+) -> None:
     settled, one, other, *rest = doubtful
-    stage.run(SETTLE[how], settled.id)
-    stage.run("SELECT mailgres.promote()")
-    with pytest.raises(psycopg.Error, match="may deliver it twice"), stage.conn.transaction():
-        stage.run("SELECT retry_email(%s)", one.id)
-    assert dict(stage.rows(RETRY_MANY, [other.id])) == {other.id: "MG024"}
-    stage.run("SELECT retry_email(%s, true)", one.id)
-    assert dict(stage.rows(ACCEPT_MANY, [other.id])) == {other.id: None}
-    assert {email.id for email in stage.claim()} == {one.id, other.id}
-    assert stage.email(settled.id).status == how.split(maxsplit=1)[0]
-    assert states(stage, rest) == {("failed", "uncertain")}
+    harness.run(SETTLE[how], settled.id)
+    harness.run("SELECT mailgres.promote()")
+    with pytest.raises(psycopg.Error, match="may deliver it twice"), harness.conn.transaction():
+        harness.run("SELECT retry_email(%s)", one.id)
+    assert dict(harness.rows(RETRY_MANY, [other.id])) == {other.id: "MG024"}
+    harness.run("SELECT retry_email(%s, true)", one.id)
+    assert dict(harness.rows(ACCEPT_MANY, [other.id])) == {other.id: None}
+    assert {email.id for email in harness.claim()} == {one.id, other.id}
+    assert harness.email(settled.id).status == how.split(maxsplit=1)[0]
+    assert states(harness, rest) == {("failed", "uncertain")}
 
 
-def test_what_was_sent_by_hand_is_certain(stage: Stage, doubtful: list[Any]) -> None:
-    stage.run(SETTLE["sent at"], doubtful[0].id)
-    assert stage.email(doubtful[0].id).uncertain_since is None
-    stage.run(SETTLE["cancelled"], doubtful[1].id)
-    assert stage.email(doubtful[1].id).uncertain_since is not None
-    stage.run("SELECT record_email_event('delivered', %s)", doubtful[1].id)
-    assert stage.email(doubtful[1].id).status == "sent", "an event still settles it"
+def test_what_was_sent_by_hand_is_certain(harness: ProviderHarness, doubtful: list[Any]) -> None:
+    harness.run(SETTLE["sent at"], doubtful[0].id)
+    assert harness.email(doubtful[0].id).uncertain_since is None
+    harness.run(SETTLE["cancelled"], doubtful[1].id)
+    assert harness.email(doubtful[1].id).uncertain_since is not None
+    harness.run("SELECT record_email_event('delivered', %s)", doubtful[1].id)
+    assert harness.email(doubtful[1].id).status == "sent", "an event still settles it"
 
 
-def test_taken_back_it_makes_the_batch_whole(stage: Stage, doubtful: list[Any]) -> None:
-    stage.run(SETTLE["cancelled"], doubtful[0].id)
-    stage.run("SELECT retry_email(%s)", doubtful[0].id)
-    again = stage.claim(limit=1)
+def test_taken_back_it_makes_the_batch_whole(harness: ProviderHarness, doubtful: list[Any]) -> None:
+    harness.run(SETTLE["cancelled"], doubtful[0].id)
+    harness.run("SELECT retry_email(%s)", doubtful[0].id)
+    again = harness.claim(limit=1)
     assert {email.id for email in again} == {email.id for email in doubtful}
     assert {(email.batch_id, email.generation) for email in again} == {(doubtful[0].batch_id, 0)}
 
 
 def test_retried_together_with_the_rest_each_is_reported_once(
-    stage: Stage, doubtful: list[Any]
+    harness: ProviderHarness, doubtful: list[Any]
 ) -> None:
-    stage.run(SETTLE["cancelled"], doubtful[0].id)
-    told = stage.rows(RETRY_MANY, [doubtful[0].id, doubtful[1].id])
-    assert sorted(told) == sorted((email.id, None) for email in doubtful)
+    harness.run(SETTLE["cancelled"], doubtful[0].id)
+    reported = harness.rows(RETRY_MANY, [doubtful[0].id, doubtful[1].id])
+    assert sorted(reported) == sorted((email.id, None) for email in doubtful)
 
 
-def test_without_consent_no_key_is_given_up(stage: Stage, doubtful: list[Any]) -> None:
+def test_without_consent_no_key_is_given_up(harness: ProviderHarness, doubtful: list[Any]) -> None:
     """Whatever settled one of the batch since it was asked for: what reopens asks again."""
     settled, one, *_ = doubtful
-    stage.run("SELECT record_email_event('delivered', %s)", settled.id)
-    before = stage.email(one.id)
-    assert stage.value("SELECT mailgres.reopen(%s, false)", [one.id]) == []
-    assert stage.email(one.id) == before
-    assert stage.value("SELECT mailgres.reopen(%s, true)", [one.id]) == [one.id]
-    assert stage.email(one.id).generation == 1
+    harness.run("SELECT record_email_event('delivered', %s)", settled.id)
+    before = harness.email(one.id)
+    assert harness.value("SELECT mailgres.reopen(%s, false)", [one.id]) == []
+    assert harness.email(one.id) == before
+    assert harness.value("SELECT mailgres.reopen(%s, true)", [one.id]) == [one.id]
+    assert harness.email(one.id).generation == 1
 
 
-def test_taken_from_a_worker_that_dies(stage: Stage, doubtful: list[Any], clock: Clock) -> None:
-    stage.claim()
-    stage.run(SETTLE["cancelled"], doubtful[0].id)
+def test_taken_from_a_worker_that_dies(
+    harness: ProviderHarness, doubtful: list[Any], clock: Clock
+) -> None:
+    harness.claim()
+    harness.run(SETTLE["cancelled"], doubtful[0].id)
     clock.forward(MINUTE + SECOND)
-    assert stage.claim() == []
-    assert states(stage, doubtful[:1]) == {("cancelled", None)}
-    assert states(stage, doubtful[1:]) == {("failed", "uncertain")}
+    assert harness.claim() == []
+    assert states(harness, doubtful[:1]) == {("cancelled", None)}
+    assert states(harness, doubtful[1:]) == {("failed", "uncertain")}
 
 
-def test_taken_from_a_worker_that_lives(stage: Stage, doubtful: list[Any]) -> None:
-    again = stage.claim()
-    stage.run(SETTLE["cancelled"], doubtful[0].id)
-    told = {done.id: done.refused for done in stage.finish(*(report(one, "sent") for one in again))}
-    assert told == {one.id: "MG030" if one.id == doubtful[0].id else None for one in again}
-    assert stage.statuses() == {"sent": 4, "cancelled": 1}
+def test_taken_from_a_worker_that_lives(harness: ProviderHarness, doubtful: list[Any]) -> None:
+    again = harness.claim()
+    harness.run(SETTLE["cancelled"], doubtful[0].id)
+    reported = {
+        done.id: done.refused for done in harness.finish(*(report(one, "sent") for one in again))
+    }
+    assert reported == {one.id: "MG030" if one.id == doubtful[0].id else None for one in again}
+    assert harness.statuses() == {"sent": 4, "cancelled": 1}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from providers_state.stage import ACCOUNT, HOUR, MINUTE, SECOND, Stage
+from providers_state.harness import ACCOUNT, HOUR, MINUTE, SECOND, ProviderHarness
 from support.postgres import Connect
 from support.queue import Clock, report
 
@@ -24,8 +24,8 @@ REFUSED: tuple[str, dict[str, Any]] = ("permanent", {"code": "no_mailbox"})
 OWN: tuple[str, dict[str, Any]] = ("transient", {"code": "greylisted"})
 """A fault of the email, which says nothing about the provider."""
 
-Told = tuple[str, dict[str, Any]]
-Calls = list[tuple[Told, int]]
+Reported = tuple[str, dict[str, Any]]
+Calls = list[tuple[Reported, int]]
 
 
 def calls_of(claimed: Sequence[Any]) -> list[list[Any]]:
@@ -34,121 +34,127 @@ def calls_of(claimed: Sequence[Any]) -> list[list[Any]]:
     return [list(group) for _, group in groupby(sorted(claimed, key=key), key)]
 
 
-def tell_calls(stage: Stage, outcomes: Sequence[Told], emails: int | None = None) -> Calls:
+def report_calls(
+    harness: ProviderHarness, outcomes: Sequence[Reported], emails: int | None = None
+) -> Calls:
     """Make calls and report them all at once; returns each call's outcome and its emails."""
-    stage.put(emails or len(outcomes))
-    calls = calls_of(stage.claim(limit=emails or len(outcomes)))
-    told = [(outcomes[n % len(outcomes)], call) for n, call in enumerate(calls)]
-    stage.finish(
+    harness.put(emails or len(outcomes))
+    calls = calls_of(harness.claim(limit=emails or len(outcomes)))
+    reported = [(outcomes[n % len(outcomes)], call) for n, call in enumerate(calls)]
+    harness.finish(
         *(
             report(email, outcome, batch_size=len(call) if len(call) > 1 else None, **more)
-            for (outcome, more), call in told
+            for (outcome, more), call in reported
             for email in call
         )
     )
-    stage.run("DELETE FROM email_queue")
-    return [(outcome, len(call)) for outcome, call in told]
+    harness.run("DELETE FROM email_queue")
+    return [(outcome, len(call)) for outcome, call in reported]
 
 
-def test_six_faults_in_762_calls_leave_a_busy_circuit_closed(stage: Stage, clock: Clock) -> None:
+def test_six_faults_in_762_calls_leave_a_busy_circuit_closed(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     for _ in range(6):
-        tell_calls(stage, [FAULT, *[SENT] * 126])
+        report_calls(harness, [FAULT, *[SENT] * 126])
         clock.forward(9 * SECOND)
-    assert (stage.circuit(), stage.provider().failures) == ("closed", 0)
+    assert (harness.circuit(), harness.provider().failures) == ("closed", 0)
 
 
 def test_faults_that_are_a_tenth_of_the_calls_of_a_minute_open_the_circuit(
-    stage: Stage, clock: Clock
+    harness: ProviderHarness, clock: Clock
 ) -> None:
     for number in range(5):
-        tell_calls(stage, [FAULT, *[SENT] * 9])
-        assert stage.circuit() == ("closed" if number < 4 else "open")
+        report_calls(harness, [FAULT, *[SENT] * 9])
+        assert harness.circuit() == ("closed" if number < 4 else "open")
         clock.forward(SECOND)
 
 
 def test_faults_that_are_less_than_a_tenth_of_the_calls_leave_the_circuit_closed(
-    stage: Stage, clock: Clock
+    harness: ProviderHarness, clock: Clock
 ) -> None:
     for _ in range(20):
-        tell_calls(stage, [FAULT, *[SENT] * 10])
+        report_calls(harness, [FAULT, *[SENT] * 10])
         clock.forward(SECOND)
-    assert stage.circuit() == "closed"
+    assert harness.circuit() == "closed"
 
 
 def test_an_answer_in_the_report_of_five_failed_calls_breaks_their_row(
-    stage: Stage, clock: Clock
+    harness: ProviderHarness, clock: Clock
 ) -> None:
-    tell_calls(stage, [SENT] * 95)
-    tell_calls(stage, [*[FAULT] * 5, SENT])
-    assert (stage.circuit(), stage.provider().failures) == ("closed", 0)
+    report_calls(harness, [SENT] * 95)
+    report_calls(harness, [*[FAULT] * 5, SENT])
+    assert (harness.circuit(), harness.provider().failures) == ("closed", 0)
     clock.forward(HOUR)
-    tell_calls(stage, [FAULT] * 4)
-    assert stage.circuit() == "closed"
-    tell_calls(stage, [FAULT])
-    assert stage.circuit() == "open"
+    report_calls(harness, [FAULT] * 4)
+    assert harness.circuit() == "closed"
+    report_calls(harness, [FAULT])
+    assert harness.circuit() == "open"
 
 
 def test_five_failed_calls_of_a_report_without_an_answer_open_a_busy_circuit(
-    stage: Stage, clock: Clock
+    harness: ProviderHarness, clock: Clock
 ) -> None:
-    tell_calls(stage, [SENT] * 200)
+    report_calls(harness, [SENT] * 200)
     clock.forward(SECOND)
-    tell_calls(stage, [FAULT] * 5)
-    assert stage.circuit() == "open"
+    report_calls(harness, [FAULT] * 5)
+    assert harness.circuit() == "open"
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_share_is_the_same_whether_the_counts_are_folded_or_not(stage: Stage) -> None:
-    tell_calls(stage, [SENT] * 44)
-    while stage.value("SELECT mailgres.fold()"):
+def test_the_share_is_the_same_whether_the_counts_are_folded_or_not(
+    harness: ProviderHarness,
+) -> None:
+    report_calls(harness, [SENT] * 44)
+    while harness.value("SELECT mailgres.fold_rollups()"):
         pass
     for _ in range(4):
-        tell_calls(stage, [FAULT, SENT])
-        stage.run("SELECT mailgres.fold()")
-    assert stage.circuit() == "closed"
-    tell_calls(stage, [FAULT, SENT])
-    assert stage.circuit() == "closed"  # 5 of 54
-    tell_calls(stage, [FAULT, SENT])
-    assert stage.circuit() == "open"  # 6 of 56
+        report_calls(harness, [FAULT, SENT])
+        harness.run("SELECT mailgres.fold_rollups()")
+    assert harness.circuit() == "closed"
+    report_calls(harness, [FAULT, SENT])
+    assert harness.circuit() == "closed"  # 5 of 54
+    report_calls(harness, [FAULT, SENT])
+    assert harness.circuit() == "open"  # 6 of 56
 
 
 def test_calls_before_the_window_do_not_count_as_calls_of_that_time(
-    stage: Stage, clock: Clock
+    harness: ProviderHarness, clock: Clock
 ) -> None:
-    tell_calls(stage, [SENT] * 500)
+    report_calls(harness, [SENT] * 500)
     clock.forward(2 * MINUTE)
     for _ in range(5):
-        tell_calls(stage, [FAULT, SENT])
-    assert stage.circuit() == "open"
+        report_calls(harness, [FAULT, SENT])
+    assert harness.circuit() == "open"
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_provider_has_a_share_of_its_own(stage: Stage) -> None:
-    stage.alter("first", failure_share="0.5")
+def test_a_provider_has_a_share_of_its_own(harness: ProviderHarness) -> None:
+    harness.alter("first", failure_share="0.5")
     for _ in range(10):
-        tell_calls(stage, [FAULT, SENT, SENT])
-    assert stage.circuit() == "closed"
-    stage.alter("first", failure_share="0")
-    tell_calls(stage, [FAULT, *[SENT] * 100])
-    assert stage.circuit() == "open"
+        report_calls(harness, [FAULT, SENT, SENT])
+    assert harness.circuit() == "closed"
+    harness.alter("first", failure_share="0")
+    report_calls(harness, [FAULT, *[SENT] * 100])
+    assert harness.circuit() == "open"
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_calls_of_another_provider_make_no_share_smaller(stage: Stage) -> None:
-    stage.add("second")
-    stage.lead("second")
-    tell_calls(stage, [SENT] * 200)
-    stage.lead("first")
+def test_the_calls_of_another_provider_make_no_share_smaller(harness: ProviderHarness) -> None:
+    harness.add("second")
+    harness.lead("second")
+    report_calls(harness, [SENT] * 200)
+    harness.lead("first")
     for _ in range(5):
-        tell_calls(stage, [FAULT, SENT])
-    assert (stage.circuit(), stage.circuit("second")) == ("open", "closed")
+        report_calls(harness, [FAULT, SENT])
+    assert (harness.circuit(), harness.circuit("second")) == ("open", "closed")
 
 
 def test_workers_that_report_at_the_same_time_are_counted_together(
-    committed: Stage, connect: Connect
+    committed: ProviderHarness, connect: Connect
 ) -> None:
     committed.put(100)
-    workers = [Stage(connect()) for _ in range(5)]
+    workers = [ProviderHarness(connect()) for _ in range(5)]
     claims = [worker.claim(f"worker-{n}", limit=20) for n, worker in enumerate(workers)]
     for worker, claimed in zip(workers, claims, strict=True):
         outcomes = [FAULT, FAULT, *[SENT] * 18]
@@ -163,11 +169,11 @@ def test_workers_that_report_at_the_same_time_are_counted_together(
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_report_without_a_fault_reads_no_counts(stage: Stage) -> None:
+def test_a_report_without_a_fault_reads_no_counts(harness: ProviderHarness) -> None:
     """The share costs nothing while nothing fails: the counts could not even be read."""
-    stage.run("ALTER VIEW mailgres.counted_by_minute RENAME TO hidden")
-    tell_calls(stage, [SENT, REFUSED, OWN])
-    assert stage.circuit() == "closed"
+    harness.run("ALTER VIEW mailgres.counted_by_minute RENAME TO hidden")
+    report_calls(harness, [SENT, REFUSED, OWN])
+    assert harness.circuit() == "closed"
 
 
 @dataclass
@@ -180,9 +186,9 @@ class Model:
 
     def opens(self, now: datetime, calls: Calls) -> bool:
         """Add the calls of a report; tells whether they open the circuit."""
-        bad = [n for told, n in calls if told in (FAULT, AMBIGUOUS)]
-        answered = any(told in (SENT, REFUSED) for told, _ in calls)
-        self.calls += [(now, told in (FAULT, AMBIGUOUS), n) for told, n in calls]
+        bad = [n for reported, n in calls if reported in (FAULT, AMBIGUOUS)]
+        answered = any(reported in (SENT, REFUSED) for reported, _ in calls)
+        self.calls += [(now, reported in (FAULT, AMBIGUOUS), n) for reported, n in calls]
         self.failed_at += [now] * len(bad)
         self.row = 0 if answered else self.row + len(bad)
         lately = [at for at in self.failed_at if at > now - MINUTE]
@@ -206,7 +212,9 @@ BURST = st.tuples(st.integers(1, 6), st.integers(0, 60)).map(
 REPORTS = st.one_of(BUSY, BUSY, BURST, st.lists(OUTCOMES, min_size=1, max_size=12))
 REPORT = st.tuples(st.just("report"), REPORTS, st.integers(1, 40))
 WAIT = st.tuples(st.just("wait"), st.sampled_from([1, 2, 5, 7, 19, 30, 59, 60, 61, 119]))
-STEPS = st.one_of(REPORT, REPORT, REPORT, WAIT, st.tuples(st.just("fold"), st.integers(1, 20)))
+STEPS = st.one_of(
+    REPORT, REPORT, REPORT, WAIT, st.tuples(st.just("fold_rollups"), st.integers(1, 20))
+)
 
 
 @settings(
@@ -216,28 +224,28 @@ STEPS = st.one_of(REPORT, REPORT, REPORT, WAIT, st.tuples(st.just("fold"), st.in
 )
 @given(steps=st.lists(STEPS, min_size=20, max_size=50), batch=st.sampled_from([1, 7]))
 def test_after_any_history_the_circuit_is_as_a_list_of_all_calls_says(
-    stage: Stage, clock: Clock, steps: list[Any], batch: int
+    harness: ProviderHarness, clock: Clock, steps: list[Any], batch: int
 ) -> None:
     model = Model()
-    with stage.conn.transaction(force_rollback=True):
+    with harness.conn.transaction(force_rollback=True):
         clock.set(clock.now.replace(microsecond=0) + timedelta(hours=1))
-        stage.add("batches", batch=7)
+        harness.add("batches", batch=7)
         name = "first" if batch == 1 else "batches"
-        stage.lead(name)
+        harness.lead(name)
         for step in steps:
             if step[0] == "wait":
                 clock.forward(step[1] * SECOND)
-            elif step[0] == "fold":
-                stage.run("SELECT mailgres.fold(%s)", step[1])
+            elif step[0] == "fold_rollups":
+                harness.run("SELECT mailgres.fold_rollups(%s)", step[1])
             else:
-                calls = tell_calls(stage, step[1], None if batch == 1 else step[2])
+                calls = report_calls(harness, step[1], None if batch == 1 else step[2])
                 opens = model.opens(clock.now, calls)
-                assert stage.circuit(name) == ("open" if opens else "closed")
+                assert harness.circuit(name) == ("open" if opens else "closed")
                 if opens:
-                    stage.run("SELECT mailgres.reset_provider(%s)", name)
+                    harness.run("SELECT mailgres.reset_provider(%s)", name)
                     model.reset()
 
 
-def test_a_share_is_a_part_of_one(stage: Stage) -> None:
+def test_a_share_is_a_part_of_one(harness: ProviderHarness) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="failure_share"):
-        stage.alter("first", failure_share="1.5")
+        harness.alter("first", failure_share="1.5")

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from providers_state.stage import ACCOUNT, DAY, HOUR, MINUTE, SECOND, Stage
+from providers_state.harness import ACCOUNT, DAY, HOUR, MINUTE, SECOND, ProviderHarness
 from support.queue import Clock
 
 JUMPS = [2 * MINUTE, HOUR, DAY, 400 * DAY]
@@ -25,147 +25,159 @@ def back(clock: Clock, jump: timedelta) -> None:
     "limit", ["limit_provider('first', 2, NULL, NULL)", "limit_tenant('default', 2)"]
 )
 def test_a_rate_limit_lets_emails_through_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta, limit: str
+    harness: ProviderHarness, clock: Clock, jump: timedelta, limit: str
 ) -> None:
-    stage.run(f"SELECT mailgres.{limit}")
-    stage.put(20)
+    harness.run(f"SELECT mailgres.{limit}")
+    harness.put(20)
     clock.forward(jump)
-    assert len(stage.claim()) == 2
-    assert stage.claim() == []
+    assert len(harness.claim()) == 2
+    assert harness.claim() == []
     back(clock, jump)
-    assert len(stage.claim()) == 2
-    assert stage.claim() == [], "and no more than its limit"
+    assert len(harness.claim()) == 2
+    assert harness.claim() == [], "and no more than its limit"
     clock.forward(SECOND)
-    assert len(stage.claim()) == 2
+    assert len(harness.claim()) == 2
 
 
-def test_a_claim_that_is_a_little_older_fills_no_bucket_twice(stage: Stage, clock: Clock) -> None:
+def test_a_claim_that_is_a_little_older_fills_no_bucket_twice(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     """Its transaction began before the one that took the last tokens."""
-    stage.run("SELECT mailgres.limit_provider('first', 2, NULL, NULL)")
-    stage.put(20)
-    assert len(stage.claim()) == 2
+    harness.run("SELECT mailgres.limit_provider('first', 2, NULL, NULL)")
+    harness.put(20)
+    assert len(harness.claim()) == 2
     clock.forward(-5 * SECOND)
-    assert stage.claim() == []
+    assert harness.claim() == []
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize(("outcome", "wait"), [("rate", 30 * SECOND), ("quota", 15 * MINUTE)])
 def test_a_provider_that_asked_to_wait_is_used_again_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta, outcome: str, wait: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta, outcome: str, wait: timedelta
 ) -> None:
-    stage.put(5)
+    harness.put(5)
     clock.forward(jump)
-    stage.call(outcome, account=True, retry_after=wait)
+    harness.call(outcome, account=True, retry_after=wait)
     back(clock, jump)
-    assert stage.claim() == []
+    assert harness.claim() == []
     clock.forward(wait)
-    assert len(stage.claim()) > 0
+    assert len(harness.claim()) > 0
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_an_open_circuit_is_probed_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
-    stage.put(5)
+    harness.put(5)
     clock.forward(jump)
-    stage.open_circuit()
+    harness.open_circuit()
     back(clock, jump)
-    assert stage.claim() == []
+    assert harness.claim() == []
     clock.forward(2 * MINUTE)
-    (probe,) = stage.claim(limit=10)
-    assert stage.circuit() == "half_open"
-    stage.tell([probe], "sent")
-    assert stage.circuit() == "closed"
+    (probe,) = harness.claim(limit=10)
+    assert harness.circuit() == "half_open"
+    harness.report_outcomes([probe], "sent")
+    assert harness.circuit() == "closed"
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_probe_of_which_nothing_was_heard_is_made_again_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
-    stage.put(5)
-    stage.open_circuit()
+    harness.put(5)
+    harness.open_circuit()
     clock.forward(jump + 2 * MINUTE)
-    assert len(stage.claim()) == 1
+    assert len(harness.claim()) == 1
     back(clock, jump)
-    assert stage.claim() == []
-    stage.reap()
+    assert harness.claim() == []
+    harness.reap()
     clock.forward(61 * SECOND)
-    assert len(stage.claim()) == 1
+    assert len(harness.claim()) == 1
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_failures_of_the_future_do_not_open_a_circuit(
-    stage: Stage, clock: Clock, jump: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
-    stage.put(30)
+    harness.put(30)
     clock.forward(jump)
     for _ in range(4):
-        stage.call("transient", **ACCOUNT)
-    stage.call("sent")
+        harness.call("transient", **ACCOUNT)
+    harness.call("sent")
     back(clock, jump)
     clock.forward(10 * MINUTE)
-    stage.put(10)
-    stage.call("transient", **ACCOUNT)
-    assert stage.circuit() == "closed"
+    harness.put(10)
+    harness.call("transient", **ACCOUNT)
+    assert harness.circuit() == "closed"
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_the_emails_of_a_dead_worker_come_back_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
-    stage.put(3)
+    harness.put(3)
     clock.forward(jump)
-    (one, *_) = stage.claim()
+    (one, *_) = harness.claim()
     back(clock, jump)
-    assert stage.reap() == 0, "whoever lives has the length of a lease to report"
-    assert stage.email(one.id).lease_until == clock.now + MINUTE
+    assert harness.reap() == 0, "whoever lives has the length of a lease to report"
+    assert harness.email(one.id).lease_until == clock.now + MINUTE
     clock.forward(61 * SECOND)
-    assert stage.reap() == 3
-    assert len(stage.claim_lost(3, "another")) == 3
+    assert harness.reap() == 3
+    assert len(harness.claim_lost(3, "another")) == 3
 
 
-def test_a_live_worker_keeps_its_emails_over_a_jump(stage: Stage, clock: Clock) -> None:
-    stage.put(3)
+def test_a_live_worker_keeps_its_emails_over_a_jump(harness: ProviderHarness, clock: Clock) -> None:
+    harness.put(3)
     clock.forward(DAY)
-    claimed = stage.claim()
+    claimed = harness.claim()
     back(clock, DAY)
-    stage.reap()
-    assert {done.status for done in stage.tell(claimed, "sent")} == {"sent"}
+    harness.reap()
+    assert {done.status for done in harness.report_outcomes(claimed, "sent")} == {"sent"}
 
 
-def test_a_jump_is_noted_with_the_provider_that_it_stopped(stage: Stage, clock: Clock) -> None:
-    stage.put()
+def test_a_jump_is_noted_with_the_provider_that_it_stopped(
+    harness: ProviderHarness, clock: Clock
+) -> None:
+    harness.put()
     clock.forward(DAY)
-    stage.call("rate", account=True)
+    harness.call("rate", account=True)
     back(clock, DAY)
-    stage.reap()
-    assert stage.noted() == ["RateLimited", "ClockCorrected"]
+    harness.reap()
+    assert harness.noted() == ["RateLimited", "ClockCorrected"]
 
 
-def test_what_was_set_by_hand_for_a_later_time_stays(stage: Stage, clock: Clock) -> None:
-    stage.run("SELECT mailgres.pause_provider('first', %s)", clock.now + 10 * DAY)
-    stage.put()
-    stage.reap()
-    assert stage.claim() == []
-    assert stage.provider().paused_until == clock.now + 10 * DAY
+def test_what_was_set_by_hand_for_a_later_time_stays(
+    harness: ProviderHarness, clock: Clock
+) -> None:
+    harness.run("SELECT mailgres.pause_provider('first', %s)", clock.now + 10 * DAY)
+    harness.put()
+    harness.reap()
+    assert harness.claim() == []
+    assert harness.provider().paused_until == clock.now + 10 * DAY
 
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_notices_of_dead_letters_and_alerts_go_on_after_a_jump(
-    stage: Stage, clock: Clock, jump: timedelta
+    harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
     clock.forward(jump)
-    stage.run(
-        "INSERT INTO mailgres.notices AS n (audience, told_at, alerts_at)"
+    harness.run(
+        "INSERT INTO mailgres.notification_state AS n (audience, notified_at, alerts_at)"
         " VALUES ('operators', mailgres.now(), mailgres.now()) ON CONFLICT (audience)"
-        " DO UPDATE SET told_at = excluded.told_at, alerts_at = excluded.alerts_at"
+        " DO UPDATE SET notified_at = excluded.notified_at, alerts_at = excluded.alerts_at"
     )
-    stage.run(
-        "INSERT INTO mailgres.news (body, taken_until)"
+    harness.run(
+        "INSERT INTO mailgres.notifications (body, taken_until)"
         " VALUES ('{}', mailgres.now() + interval '1 minute')"
     )
     back(clock, jump)
-    stage.reap()
-    row = stage.row("SELECT told_at, alerts_at FROM mailgres.notices WHERE audience = 'operators'")
-    assert max(row.told_at, row.alerts_at) <= clock.now
-    assert stage.value("SELECT max(taken_until) FROM mailgres.news") <= clock.now + 2 * MINUTE
+    harness.reap()
+    row = harness.row(
+        "SELECT notified_at, alerts_at FROM mailgres.notification_state WHERE audience ="
+        " 'operators'"
+    )
+    assert max(row.notified_at, row.alerts_at) <= clock.now
+    assert (
+        harness.value("SELECT max(taken_until) FROM mailgres.notifications")
+        <= clock.now + 2 * MINUTE
+    )

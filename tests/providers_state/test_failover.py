@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from providers_state.stage import ACCOUNT, DAY, HOUR, MINUTE, SECOND, Stage
+from providers_state.harness import ACCOUNT, DAY, HOUR, MINUTE, SECOND, ProviderHarness
 from support.queue import RESEND, Clock, report
 
 
 @pytest.fixture
-def two(stage: Stage) -> Stage:
+def two(harness: ProviderHarness) -> ProviderHarness:
     """A route along two providers."""
-    stage.add("second")
-    stage.lead("first", "second")
-    return stage
+    harness.add("second")
+    harness.lead("first", "second")
+    return harness
 
 
-def test_the_preferred_one_sends(two: Stage) -> None:
+def test_the_preferred_one_sends(two: ProviderHarness) -> None:
     two.put(10)
     assert {email.provider for email in two.claim()} == {"first"}
 
 
 def test_the_next_one_is_tried_at_once_and_after_the_last_the_policy_waits(
-    two: Stage, clock: Clock
+    two: ProviderHarness, clock: Clock
 ) -> None:
     queue_id = two.enqueue()
     for tries, (provider, wait) in enumerate(
@@ -43,26 +43,28 @@ def test_the_next_one_is_tried_at_once_and_after_the_last_the_policy_waits(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "reported"),
     [("ambiguous", {}), ("ambiguous", ACCOUNT), ("transient", {"pinned": True})],
 )
 def test_never_while_a_try_may_have_arrived(
-    two: Stage, clock: Clock, outcome: str, told: dict[str, Any]
+    two: ProviderHarness, clock: Clock, outcome: str, reported: dict[str, Any]
 ) -> None:
     two.put()
-    (email,) = two.call(outcome, **told)
+    (email,) = two.call(outcome, **reported)
     assert two.claim() == []
     for fault in ("transient", "quota", "config"):
         clock.forward(20 * MINUTE)
         (again,) = two.call(fault)
         assert (again.id, again.provider) == (email.id, "first")
-        two.alter("first", waits_until=None)
+        two.alter("first", limited_until=None)
     two.run("SELECT mailgres.set_circuit('first', 'open', 'a test', NULL)")
     clock.forward(MINUTE)
     assert two.claim() == []
 
 
-def test_without_keys_an_uncertain_one_stays_where_it_was_too(two: Stage, clock: Clock) -> None:
+def test_without_keys_an_uncertain_one_stays_where_it_was_too(
+    two: ProviderHarness, clock: Clock
+) -> None:
     two.add("plain", keys=False)
     two.lead("plain", "second")
     two.put(template=RESEND)
@@ -73,7 +75,9 @@ def test_without_keys_an_uncertain_one_stays_where_it_was_too(two: Stage, clock:
     assert [email.provider for email in two.claim()] == ["plain"]
 
 
-def test_a_set_up_that_the_first_refuses_may_suit_the_second(two: Stage, clock: Clock) -> None:
+def test_a_set_up_that_the_first_refuses_may_suit_the_second(
+    two: ProviderHarness, clock: Clock
+) -> None:
     queue_id = two.enqueue()
     two.call("config", code="validation_error")
     parked = two.email(queue_id)
@@ -86,7 +90,9 @@ def test_a_set_up_that_the_first_refuses_may_suit_the_second(two: Stage, clock: 
     assert email.provider == "first"
 
 
-def test_a_dead_account_lets_the_second_stand_in_at_once(two: Stage, clock: Clock) -> None:
+def test_a_dead_account_lets_the_second_stand_in_at_once(
+    two: ProviderHarness, clock: Clock
+) -> None:
     two.put(3)
     (email,) = two.call("config", **ACCOUNT)
     assert two.email(email.id).next_retry_at == clock.now
@@ -94,7 +100,9 @@ def test_a_dead_account_lets_the_second_stand_in_at_once(two: Stage, clock: Cloc
     assert two.statuses() == {"sent": 3}
 
 
-def test_with_its_stand_in_at_work_the_first_is_still_probed(two: Stage, clock: Clock) -> None:
+def test_with_its_stand_in_at_work_the_first_is_still_probed(
+    two: ProviderHarness, clock: Clock
+) -> None:
     two.put()
     two.call("config", **ACCOUNT)
     two.call("sent")
@@ -105,14 +113,14 @@ def test_with_its_stand_in_at_work_the_first_is_still_probed(two: Stage, clock: 
     assert providers == ["first"] + ["second"] * 9
 
 
-def test_a_stand_in_that_is_shut_is_not_waited_for(two: Stage, clock: Clock) -> None:
+def test_a_stand_in_that_is_shut_is_not_waited_for(two: ProviderHarness, clock: Clock) -> None:
     two.run("SELECT mailgres.pause_provider('second')")
     queue_id = two.enqueue()
     two.call("transient")
     assert two.email(queue_id).next_retry_at == clock.now + MINUTE
 
 
-def test_three_in_order(two: Stage, clock: Clock) -> None:
+def test_failover_three_in_order(two: ProviderHarness, clock: Clock) -> None:
     two.add("third")
     two.lead("third", "first", "second")
     two.put(max_retries=9)
@@ -125,7 +133,7 @@ def test_three_in_order(two: Stage, clock: Clock) -> None:
 
 
 def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
-    two: Stage, clock: Clock
+    two: ProviderHarness, clock: Clock
 ) -> None:
     two.add("batches", batch=100)
     two.lead("batches", "second")
@@ -139,7 +147,7 @@ def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
 
 @pytest.mark.parametrize(("wait", "by"), [(MINUTE, "first"), (MINUTE + SECOND, "second")])
 def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
-    two: Stage, clock: Clock, wait: timedelta, by: str
+    two: ProviderHarness, clock: Clock, wait: timedelta, by: str
 ) -> None:
     two.put(2, next_retry_at=clock.now)
     (email,) = two.call("rate", retry_after=wait)
@@ -154,7 +162,7 @@ def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
     ("pause", "wait"), [(SECOND, MINUTE), (5 * MINUTE, 5 * MINUTE), (DAY, 15 * MINUTE)]
 )
 def test_one_fixed_to_a_closed_provider_looks_again_when_it_may_be_open(
-    two: Stage, clock: Clock, pause: timedelta, wait: timedelta
+    two: ProviderHarness, clock: Clock, pause: timedelta, wait: timedelta
 ) -> None:
     two.put()
     (email,) = two.call("ambiguous")

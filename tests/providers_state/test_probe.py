@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers_state.stage import ACCOUNT, DAY, MINUTE, SECOND, Stage
+from providers_state.harness import ACCOUNT, DAY, MINUTE, SECOND, ProviderHarness
 from support.queue import Clock, report
 
 OPENED, HALF_OPEN, CLOSED = (f"CircuitBreaker{state}" for state in ("Opened", "HalfOpen", "Closed"))
@@ -14,22 +14,22 @@ PAUSE = 120 * SECOND
 
 
 @pytest.fixture
-def tripped(stage: Stage, clock: Clock) -> Stage:
+def tripped(harness: ProviderHarness, clock: Clock) -> ProviderHarness:
     """A circuit that opened just now, with a backlog of 21."""
-    stage.put(20, next_retry_at=clock.now)
-    stage.open_circuit()
-    return stage
+    harness.put(20, next_retry_at=clock.now)
+    harness.open_circuit()
+    return harness
 
 
-def probe(stage: Stage) -> Any:
+def probe(harness: ProviderHarness) -> Any:
     """Claim the one email that may be sent."""
-    (email,) = stage.claim(limit=10)
-    assert stage.circuit() == "half_open"
-    assert stage.claim("worker-2", limit=10) == []
+    (email,) = harness.claim(limit=10)
+    assert harness.circuit() == "half_open"
+    assert harness.claim("worker-2", limit=10) == []
     return email
 
 
-def test_one_email_goes_out_when_the_pause_is_over(tripped: Stage, clock: Clock) -> None:
+def test_one_email_goes_out_when_the_pause_is_over(tripped: ProviderHarness, clock: Clock) -> None:
     clock.forward(PAUSE - SECOND)
     assert tripped.claim() == []
     clock.forward(SECOND)
@@ -38,7 +38,7 @@ def test_one_email_goes_out_when_the_pause_is_over(tripped: Stage, clock: Clock)
 
 @pytest.mark.parametrize("answer", ["sent", "permanent", "transient"])
 def test_an_answer_closes_it_and_the_backlog_flows(
-    tripped: Stage, clock: Clock, answer: str
+    tripped: ProviderHarness, clock: Clock, answer: str
 ) -> None:
     clock.forward(PAUSE)
     tripped.finish(report(probe(tripped), answer))
@@ -51,12 +51,12 @@ def test_an_answer_closes_it_and_the_backlog_flows(
 
 
 @pytest.mark.parametrize("answer", ["rate", "quota"])
-def test_a_limit_is_an_answer_too(tripped: Stage, clock: Clock, answer: str) -> None:
+def test_a_limit_is_an_answer_too(tripped: ProviderHarness, clock: Clock, answer: str) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
     tripped.finish(report(email, answer, retry_after=MINUTE, account=True))
     provider = tripped.provider()
-    assert (provider.circuit, provider.waits_for) == ("closed", answer)
+    assert (provider.circuit, provider.limited_by) == ("closed", answer)
     assert tripped.email(email.id).next_retry_at == clock.now + MINUTE
     assert tripped.claim() == []
     clock.forward(MINUTE)
@@ -65,7 +65,7 @@ def test_a_limit_is_an_answer_too(tripped: Stage, clock: Clock, answer: str) -> 
 
 @pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
 def test_a_failure_reopens_it_for_twice_as_long_and_costs_nothing(
-    tripped: Stage, clock: Clock, fault: str
+    tripped: ProviderHarness, clock: Clock, fault: str
 ) -> None:
     for pause in (4, 8, 16, 30, 30):
         clock.set(tripped.provider().circuit_until)
@@ -78,7 +78,7 @@ def test_a_failure_reopens_it_for_twice_as_long_and_costs_nothing(
     assert tripped.noted() == [OPENED, *[HALF_OPEN, OPENED] * 5]
 
 
-def test_also_for_an_email_that_has_no_retries_left(tripped: Stage, clock: Clock) -> None:
+def test_also_for_an_email_that_has_no_retries_left(tripped: ProviderHarness, clock: Clock) -> None:
     tripped.run("UPDATE email_queue SET retries = 3")
     clock.forward(PAUSE)
     email = probe(tripped)
@@ -88,7 +88,7 @@ def test_also_for_an_email_that_has_no_retries_left(tripped: Stage, clock: Clock
 
 @pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
 def test_one_poisonous_email_does_not_hold_the_circuit(
-    tripped: Stage, clock: Clock, fault: str
+    tripped: ProviderHarness, clock: Clock, fault: str
 ) -> None:
     (poison,) = tripped.put(priority=1, next_retry_at=clock.now - DAY)
     clock.forward(PAUSE)
@@ -102,16 +102,16 @@ def test_one_poisonous_email_does_not_hold_the_circuit(
     assert tripped.circuit() == "closed"
 
 
-def test_the_only_email_is_tried_again_soon(stage: Stage, clock: Clock) -> None:
-    stage.open_circuit()
+def test_the_only_email_is_tried_again_soon(harness: ProviderHarness, clock: Clock) -> None:
+    harness.open_circuit()
     clock.forward(PAUSE)
-    stage.finish(report(probe(stage), "transient", **ACCOUNT))
-    clock.set(stage.provider().circuit_until + SECOND)
-    stage.finish(report(probe(stage), "sent"))
-    assert stage.statuses() == {"sent": 1}
+    harness.finish(report(probe(harness), "transient", **ACCOUNT))
+    clock.set(harness.provider().circuit_until + SECOND)
+    harness.finish(report(probe(harness), "sent"))
+    assert harness.statuses() == {"sent": 1}
 
 
-def test_a_probe_whose_worker_died_frees_the_place(tripped: Stage, clock: Clock) -> None:
+def test_a_probe_whose_worker_died_frees_the_place(tripped: ProviderHarness, clock: Clock) -> None:
     clock.forward(PAUSE)
     first = probe(tripped)
     clock.forward(59 * SECOND)
@@ -126,7 +126,7 @@ def test_a_probe_whose_worker_died_frees_the_place(tripped: Stage, clock: Clock)
 
 
 def test_a_probe_whose_lease_was_lengthened_stays_the_only_one(
-    tripped: Stage, clock: Clock
+    tripped: ProviderHarness, clock: Clock
 ) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
@@ -138,42 +138,46 @@ def test_a_probe_whose_lease_was_lengthened_stays_the_only_one(
     assert tripped.circuit() == "closed"
 
 
-def test_a_probe_that_is_given_back_frees_the_place_at_once(tripped: Stage, clock: Clock) -> None:
+def test_a_probe_that_is_given_back_frees_the_place_at_once(
+    tripped: ProviderHarness, clock: Clock
+) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
     tripped.rows("SELECT mailgres.give_back(%s, %s)", email.lease_token, [email.id])
     probe(tripped)
 
 
-def test_a_whole_batch_that_may_have_arrived_can_be_the_probe(stage: Stage, clock: Clock) -> None:
-    stage.add("batches", batch=100)
-    stage.lead("batches")
-    stage.put(30)
-    sent = stage.call("ambiguous", 30, batch_size=30)
-    stage.put(5)
-    stage.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
-    stage.run("DELETE FROM email_queue WHERE uncertain_since IS NULL")
+def test_a_whole_batch_that_may_have_arrived_can_be_the_probe(
+    harness: ProviderHarness, clock: Clock
+) -> None:
+    harness.add("batches", batch=100)
+    harness.lead("batches")
+    harness.put(30)
+    sent = harness.call("ambiguous", 30, batch_size=30)
+    harness.put(5)
+    harness.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
+    harness.run("DELETE FROM email_queue WHERE uncertain_since IS NULL")
     clock.forward(PAUSE)
-    again = stage.claim(limit=10)
+    again = harness.claim(limit=10)
     assert {email.id for email in again} == {email.id for email in sent}
-    stage.tell(again, "sent")
-    assert stage.circuit("batches") == "closed"
+    harness.report_outcomes(again, "sent")
+    assert harness.circuit("batches") == "closed"
 
 
 def test_no_probe_while_an_operator_pauses_it_or_its_quota_is_used_up(
-    tripped: Stage, clock: Clock
+    tripped: ProviderHarness, clock: Clock
 ) -> None:
     tripped.run("SELECT mailgres.pause_provider('first')")
     clock.forward(PAUSE)
     assert tripped.claim() == []
     tripped.run("SELECT mailgres.resume_provider('first')")
-    tripped.alter("first", waits_until=clock.now + MINUTE, waits_for="quota")
+    tripped.alter("first", limited_until=clock.now + MINUTE, limited_by="quota")
     assert tripped.claim() == []
     clock.forward(MINUTE)
     probe(tripped)
 
 
-def test_an_operator_closes_it(tripped: Stage, clock: Clock) -> None:
+def test_an_operator_closes_it(tripped: ProviderHarness, clock: Clock) -> None:
     tripped.run("SELECT mailgres.reset_provider('first')")
     assert len(tripped.claim(limit=30)) == 21
     assert tripped.noted() == [OPENED, CLOSED]
@@ -182,7 +186,7 @@ def test_an_operator_closes_it(tripped: Stage, clock: Clock) -> None:
 
 @pytest.mark.parametrize("fault", ["permanent", "transient"])
 def test_a_probe_that_was_never_called_says_nothing_and_frees_the_place(
-    tripped: Stage, clock: Clock, fault: str
+    tripped: ProviderHarness, clock: Clock, fault: str
 ) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
@@ -194,16 +198,16 @@ def test_a_probe_that_was_never_called_says_nothing_and_frees_the_place(
     assert tripped.circuit() == "closed"
 
 
-def test_of_a_batch_those_that_were_called_decide(stage: Stage, clock: Clock) -> None:
-    stage.add("batches", batch=100)
-    stage.lead("batches")
-    stage.put(3)
-    stage.call("ambiguous", 3, batch_size=3)
-    stage.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
+def test_of_a_batch_those_that_were_called_decide(harness: ProviderHarness, clock: Clock) -> None:
+    harness.add("batches", batch=100)
+    harness.lead("batches")
+    harness.put(3)
+    harness.call("ambiguous", 3, batch_size=3)
+    harness.run("SELECT mailgres.set_circuit('batches', 'open', 'a test', NULL)")
     clock.forward(PAUSE)
-    uncalled, *called = stage.claim(limit=1)
-    stage.finish(report(uncalled, "permanent", called=False))
-    stage.put()
-    assert (stage.claim(), stage.circuit("batches")) == ([], "half_open")
-    stage.tell(called, "transient", batch_size=3, **ACCOUNT)
-    assert stage.circuit("batches") == "open"
+    uncalled, *called = harness.claim(limit=1)
+    harness.finish(report(uncalled, "permanent", called=False))
+    harness.put()
+    assert (harness.claim(), harness.circuit("batches")) == ([], "half_open")
+    harness.report_outcomes(called, "transient", batch_size=3, **ACCOUNT)
+    assert harness.circuit("batches") == "open"

@@ -56,7 +56,7 @@ def test_every_table_is_decided(queue: Queue) -> None:
 
 
 @EVERYBODY
-def test_functions(place: Queue, role: str) -> None:
+def test_grants_functions(place: Queue, role: str) -> None:
     found = place.rows(
         f"SELECT name FROM ({FUNCTIONS}) f WHERE has_function_privilege(%s, oid, 'EXECUTE')", role
     )
@@ -76,13 +76,13 @@ def table_privileges(place: Queue, role: str) -> dict[str, set[str]]:
 
 
 @EVERYBODY
-def test_tables(place: Queue, role: str) -> None:
+def test_grants_tables(place: Queue, role: str) -> None:
     expected = {name: roles[role] for name, roles in TABLES.items() if role in roles}
     assert table_privileges(place, role) == expected
 
 
 @EVERYBODY
-def test_sequences(place: Queue, role: str) -> None:
+def test_grants_sequences(place: Queue, role: str) -> None:
     open_to_role = place.rows(
         f"SELECT name FROM ({RELATIONS}) r WHERE CASE relkind WHEN 'S'"
         " THEN has_sequence_privilege(%s, oid, 'USAGE, SELECT, UPDATE') END",
@@ -92,7 +92,7 @@ def test_sequences(place: Queue, role: str) -> None:
 
 
 @EVERYBODY
-def test_schemas(place: Queue, role: str) -> None:
+def test_grants_schemas(place: Queue, role: str) -> None:
     asked = [("mailgres", "USAGE"), ("mailgres", "CREATE"), ("public", "CREATE")]
     may = tuple(place.value("SELECT has_schema_privilege(%s, %s, %s)", role, *ask) for ask in asked)
     assert may == (role in SCHEMA_USAGE, False, False)
@@ -106,7 +106,7 @@ def may_use_column(role: str, privilege: str, table: str, column: str) -> bool:
 
 
 @EVERYBODY
-def test_columns(place: Queue, role: str) -> None:
+def test_grants_columns(place: Queue, role: str) -> None:
     """A column is open where its table is; else only what analysts may read."""
     found = place.rows(
         "SELECT name, attname, p AS privilege, has_column_privilege(%s, oid, attnum, p) AS may"
@@ -143,7 +143,7 @@ def test_nothing_can_be_granted_on(place: Queue) -> None:
     assert passed_on == []
 
 
-def test_row_security(place: Queue) -> None:
+def test_grants_row_security(place: Queue) -> None:
     """On every table of the contract, and no policy that is for everybody."""
     tables = place.rows(f"SELECT * FROM ({RELATIONS}) r WHERE relkind IN ('r', 'p')")
     public = {row.name: row.relrowsecurity for row in tables if row.name.startswith("public.")}
@@ -177,7 +177,7 @@ def test_policies_follow_the_grants(place: Queue) -> None:
     assert found == expected
 
 
-def test_security_definers(place: Queue) -> None:
+def test_grants_security_definers(place: Queue) -> None:
     """They trust no search_path, and belong to whoever migrated."""
     migrator = place.value(
         "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'mailgres'"
@@ -226,7 +226,7 @@ def test_optional_arguments_come_last(queue: Queue) -> None:
         assert row.required <= len(arguments)
 
 
-def test_everything_is_explained(queue: Queue) -> None:
+def test_grants_everything_is_explained(queue: Queue) -> None:
     """What people name in their SQL has a comment."""
     silent = queue.rows(
         f"SELECT name FROM ({RELATIONS}) r WHERE relkind IN ('r', 'v')"

@@ -76,9 +76,9 @@ def test_default_privileges_of_another_role_reach_nothing_of_ours(
     else:
         migrate.upgrade(url, on_notice=notices.append, directory=migrations)
     assert rights(url, web_anon) == []
-    told = [notice for notice in notices if "revoked from web_anon: " in notice]
-    assert any("EXECUTE on " in each and each.endswith("(functions)") for each in told)
-    assert any("SELECT" in each and each.endswith("(tables)") for each in told)
+    reported = [notice for notice in notices if "revoked from web_anon: " in notice]
+    assert any("EXECUTE on " in each and each.endswith("(functions)") for each in reported)
+    assert any("SELECT" in each and each.endswith("(tables)") for each in reported)
 
 
 def test_they_reach_nothing_that_a_later_revision_makes(

@@ -55,18 +55,18 @@ def test_a_key_that_was_used_does_not_tell_the_id_or_the_content(
         "idempotency_key": "invoice-1",
     }
     if bulk:
-        told = said(queue, "SELECT enqueue_emails(%s)", Jsonb([email]))
-        assert "element 0" in told
+        reported = said(queue, "SELECT enqueue_emails(%s)", Jsonb([email]))
+        assert "element 0" in reported
     else:
-        told = said(
+        reported = said(
             queue,
             "SELECT enqueue_email(NULL, 'welcome_user', %s, p_idempotency_key => 'invoice-1')",
             email["recipient_email"],
         )
-    assert "MG009" in told
-    assert first not in told
-    assert "ana.secret" not in told
-    assert "private" not in told
+    assert "MG009" in reported
+    assert first not in reported
+    assert "ana.secret" not in reported
+    assert "private" not in reported
 
 
 @pytest.mark.parametrize("guess", GUESSES)

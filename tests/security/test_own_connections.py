@@ -18,8 +18,8 @@ import pytest
 import mailgres
 from mailgres import migrate
 from mailgres.metrics.queue import QueueReader
-from mailgres.store import Store
-from support.planted import alarms, plant
+from mailgres.worker.store import Store
+from support.planted import alarms, restartable
 from support.postgres import Server
 from support.program import Program
 from support.sources import OPENERS, open_source
@@ -109,7 +109,7 @@ def hostile(server: Server, template: str) -> Iterator[Hostile]:
             "UPDATE public.email_queue SET status = 'failed', error_message = 'no' WHERE id = %s",
             [dead],
         )
-        plant(clean, planter)
+        restartable(clean, planter)
         clean.execute("SET search_path = pg_catalog, pg_temp")
         names = {"sent": str(sent), "dead": str(dead), "waiting": str(waiting)}
         yield Hostile(f"{url}?options=-csearch_path%3Dpublic%2Cpg_catalog", clean, names)
@@ -172,7 +172,7 @@ def test_a_migration_runs_nothing_that_was_planted(
 ) -> None:
     with server.role() as planter, server.database(template) as url:
         with psycopg.connect(url, autocommit=True) as clean:
-            plant(clean, planter)
+            restartable(clean, planter)
         hostile = f"{url}?options=-csearch_path%3Dpublic%2Cpg_catalog"
         migrate.check(hostile, directory=migrations)
         migrate.upgrade(hostile, directory=migrations)

@@ -39,7 +39,7 @@ def assert_works(url: str) -> None:
         (done,) = queue.finish(report(queue.claim_one(), "sent"))
         assert (done.id, done.status) == (queue_id, "sent")
         assert queue.events(queue_id) == ["sent"]
-        assert queue.value("SELECT mailgres.fold()") > 0
+        assert queue.value("SELECT mailgres.fold_rollups()") > 0
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_nobody_may_do_anything_without_the_roles(without_roles: Cluster, migrat
         assert not may_enqueue(url, "public")
 
 
-def test_roles_exist(with_roles: Cluster, migrations: Path, notices: list[str]) -> None:
+def test_owners_roles_exist(with_roles: Cluster, migrations: Path, notices: list[str]) -> None:
     with with_roles.owner() as url:
         migrate.upgrade(url, on_notice=notices.append, directory=migrations)
         assert notices == []
@@ -94,7 +94,9 @@ def test_roles_exist(with_roles: Cluster, migrations: Path, notices: list[str]) 
         assert_works(url)
 
 
-def test_roles_are_made(without_roles: Cluster, migrations: Path, notices: list[str]) -> None:
+def test_owners_roles_are_made(
+    without_roles: Cluster, migrations: Path, notices: list[str]
+) -> None:
     with without_roles.owner("CREATEROLE") as url:
         migrate.upgrade(url, on_notice=notices.append, directory=migrations)
         assert notices == []

@@ -19,7 +19,7 @@ from support.cluster import supabase_project
 from support.examples import EXAMPLES, NAMES, SEED, VERBS, WRITES, filled
 from support.grants import ANALYST, EXECUTE, PRODUCER, SCHEMA_USAGE, SERVICE, TABLES, VIEWS
 from support.grants import OURS as ROLES
-from support.planted import PLACES, alarms, plant
+from support.planted import PLACES, alarms, restartable
 from support.queue import Queue
 
 PATH = "SET LOCAL search_path = pg_temp, public, pg_catalog"
@@ -88,7 +88,7 @@ def test_nothing_that_a_caller_planted_runs_as_somebody_else(
     names = dict(conn.execute(NAMES).fetchall()) | {"role": PRODUCER}
     conn.rollback()
     for place in PLACES:
-        plant(conn, role, place)
+        restartable(conn, role, place)
     failed = {}
     for call in calls(role, names):
         try:
@@ -140,5 +140,7 @@ def test_what_runs_with_a_callers_path_is_bound_when_it_is_created_or_sets_its_o
     """A body in standard SQL is parsed once, by whoever migrates; any other at its first call."""
     found = place.rows(REACHED)
     names = {row.name for row in found}
-    assert {"mailgres.uuid_v7()", "mailgres.mend()"} <= names, "defaults and triggers"
+    assert {"mailgres.uuid_v7()", "mailgres.normalize_manual_update()"} <= names, (
+        "defaults and triggers"
+    )
     assert [row.name for row in found if not row.bound] == []

@@ -109,7 +109,7 @@ def test_a_grant_by_accident_shows_no_row(supabase: Queue, role: str) -> None:
     assert forbidden(supabase, role, PLAIN_INSERT)
 
 
-def test_producer(place: Queue) -> None:
+def test_role_producer(place: Queue) -> None:
     """It can enqueue, and nothing else."""
     with acting_as(place, PRODUCER):
         assert place.value(ENQUEUE)
@@ -121,7 +121,7 @@ def test_producer(place: Queue) -> None:
     assert forbidden(place, PRODUCER, "SELECT * FROM mailgres.claim('me')")
 
 
-def test_worker(place: Queue) -> None:
+def test_role_worker(place: Queue) -> None:
     """It claims, reports and keeps house; it reads no queue and enqueues nothing."""
     place.enqueue()
     with acting_as(place, WORKER):
@@ -132,7 +132,7 @@ def test_worker(place: Queue) -> None:
         assert place.value("SELECT mailgres.give_back(%s, %s)", token, ids) == claimed.id
         (done,) = place.finish(report(place.claim_one(), "sent"))
         assert done.status == "sent"
-        for janitor in ("reap", "promote", "expire", "fold"):
+        for janitor in ("reap", "promote", "expire", "fold_rollups"):
             place.run(f"SELECT mailgres.{janitor}()")
         assert place.value("SELECT count(*) FROM email_templates") > 0
         assert place.value("SELECT count(*) FROM mailgres.template_versions") > 0
@@ -146,7 +146,7 @@ def test_worker(place: Queue) -> None:
     assert forbidden(place, WORKER, "UPDATE mailgres.providers SET circuit = 'open'")
 
 
-def test_operator_calls(place: Queue) -> None:
+def test_role_operator_calls(place: Queue) -> None:
     with acting_as(place, OPERATOR):
         queue_id = place.value(ENQUEUE)
         assert place.email(queue_id).recipient_email == "ana@example.com"
@@ -164,7 +164,7 @@ def test_operator_calls(place: Queue) -> None:
     assert forbidden(place, OPERATOR, "SELECT * FROM mailgres.claim('me')")
 
 
-def test_operator_sets_up(place: Queue) -> None:
+def test_role_operator_sets_up(place: Queue) -> None:
     with acting_as(place, OPERATOR):
         place.run("INSERT INTO mailgres.providers (name, kind) VALUES ('ses', 'ses')")
         place.run("INSERT INTO mailgres.tenants (tenant_id, weight) VALUES ('shop', 2)")
@@ -178,7 +178,7 @@ def test_operator_sets_up(place: Queue) -> None:
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])
-def test_changes_by_hand(supabase: Queue, role: str) -> None:
+def test_role_changes_by_hand(supabase: Queue, role: str) -> None:
     """As people do it in the SQL editor, or code with the service key."""
     supabase.enqueue()
     for statement in BY_HAND:
@@ -187,7 +187,7 @@ def test_changes_by_hand(supabase: Queue, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])
-def test_a_plain_insert(supabase: Queue, role: str) -> None:
+def test_role_a_plain_insert(supabase: Queue, role: str) -> None:
     with acting_as(supabase, role):
         supabase.run(PLAIN_INSERT)
     assert len(supabase.claim()) == 1
@@ -217,7 +217,7 @@ def test_analyst_sees_what_happens(place: Queue, statement: str) -> None:
 
 
 @pytest.mark.parametrize("table", OPEN)
-def test_analyst_sees_nobody(place: Queue, table: str) -> None:
+def test_role_analyst_sees_nobody(place: Queue, table: str) -> None:
     with acting_as(place, ANALYST):
         for column in OPEN[table]:
             place.run(f"SELECT {column} FROM {table}")
@@ -243,7 +243,7 @@ def test_analyst_sees_nobody(place: Queue, table: str) -> None:
         "UPDATE email_templates SET description = ''",
     ],
 )
-def test_analyst_changes_nothing(place: Queue, statement: str) -> None:
+def test_role_analyst_changes_nothing(place: Queue, statement: str) -> None:
     assert forbidden(place, ANALYST, statement)
 
 

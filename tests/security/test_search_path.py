@@ -61,7 +61,7 @@ def assert_untouched(queue: Queue) -> None:
         assert queue.rows(f"SELECT * FROM hostile.{table}") == []
 
 
-def test_enqueue(hostile: Queue) -> None:
+def test_search_path_enqueue(hostile: Queue) -> None:
     with acting_as(hostile, PRODUCER):
         hostile.run(TEMPORARY)
         hostile.run(PATH)

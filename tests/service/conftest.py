@@ -7,29 +7,29 @@ import psycopg
 import pytest
 
 from doubles import resend as resend_double
-from e2e.kit import House
+from e2e.harness import E2eHarness
 from mailgres import testing
-from service.kit import Site, site
+from service.harness import Site, site
 
 
 @pytest.fixture
-def house(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> House:
+def harness(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> E2eHarness:
     """The queue of the test's own database."""
-    house = House(conn, database_url, tmp_path)
+    harness = E2eHarness(conn, database_url, tmp_path)
     testing.reset(conn)
-    return house
+    return harness
 
 
 @pytest.fixture
-def resend(house: House) -> Iterator[resend_double.ResendDouble]:
+def resend(harness: E2eHarness) -> Iterator[resend_double.ResendDouble]:
     """Resend, which the service uses."""
     with resend_double.serve(resend_double.ResendDouble()) as double:
-        house.use_resend(double)
+        harness.use_resend(double)
         yield double
 
 
 @pytest.fixture
-def service(house: House, resend: resend_double.ResendDouble) -> Iterator[Site]:  # noqa: ARG001
+def service(harness: E2eHarness, resend: resend_double.ResendDouble) -> Iterator[Site]:  # noqa: ARG001
     """The service, running."""
-    with site(house) as running:
+    with site(harness) as running:
         yield running

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from e2e.kit import House
-from service.kit import BEARER, PATH, Site, read, request, site
+from e2e.harness import E2eHarness
+from service.harness import BEARER, PATH, Site, read, request, site
 
 MANY = 150
 KIB = 1024
@@ -45,8 +45,10 @@ def test_health_is_answered_while_150_refused_callers_go_on_sending(service: Sit
         assert service.get("/healthz").status == 200
 
 
-def test_a_run_is_answered_while_150_connections_are_slow(house: House, service: Site) -> None:
-    house.enqueue()
+def test_a_run_is_answered_while_150_connections_are_slow(
+    harness: E2eHarness, service: Site
+) -> None:
+    harness.enqueue()
     with crowd(service, MANY, b"POST / HTTP/1.1\r\n"):
         assert service.trigger().json["sent"] == 1
 
@@ -101,8 +103,8 @@ def test_metrics_without_a_token_are_closed(service: Site) -> None:
 
 
 @pytest.mark.usefixtures("resend")
-def test_open_metrics_are_read_by_this_machine_for_itself(house: House) -> None:
-    with site(house, "serve", "--open-metrics") as service:
+def test_open_metrics_are_read_by_this_machine_for_itself(harness: E2eHarness) -> None:
+    with site(harness, "serve", "--open-metrics") as service:
         assert service.get("/metrics").status == 200
         assert service.get("/metrics", host="localhost:8725").status == 200
         assert service.get("/metrics", host="[::1]").status == 200
@@ -114,10 +116,10 @@ def test_open_metrics_are_read_by_this_machine_for_itself(house: House) -> None:
 @pytest.mark.usefixtures("resend")
 @pytest.mark.parametrize("command", [("serve",), ("worker", "--serve")])
 def test_metrics_are_not_opened_where_others_can_call(
-    house: House, command: tuple[str, ...]
+    harness: E2eHarness, command: tuple[str, ...]
 ) -> None:
-    house.variables |= {"MAILGRES_SERVE_SECRET": "a-secret-for-the-tests"}
+    harness.variables |= {"MAILGRES_SERVE_SECRET": "a-secret-for-the-tests"}
     address = ("--serve-host", "0.0.0.0", "--serve-port", "0")  # noqa: S104 - it does not start
-    with house.script(*command, "--open-metrics", *address) as process:
+    with harness.script(*command, "--open-metrics", *address) as process:
         assert process.popen.wait(60) == 1
         assert "--open-metrics is for a service that only this machine can reach" in process.log

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from doubles.resend import ResendDouble
-from e2e.kit import House
+from e2e.harness import E2eHarness
 from mailgres.http.app import PATHS
-from service.kit import SECRET, TOKEN, site
+from service.harness import SECRET, TOKEN, site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -24,9 +24,9 @@ COMMANDS = [
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_commands_run(house: House, resend: ResendDouble) -> None:  # noqa: ARG001
-    house.enqueue()
-    with site(house, metrics_token=TOKEN) as service:
+def test_docs_commands_run(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
+    harness.enqueue()
+    with site(harness, metrics_token=TOKEN) as service:
         answers = []
         for command in COMMANDS:
             done = subprocess.run(

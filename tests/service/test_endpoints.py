@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from doubles.resend import ResendDouble
-from e2e.kit import House
+from e2e.harness import E2eHarness
 from mailgres import migrate
 from mailgres.http.app import PATHS, Service, make_app
 from mailgres.http.ready import Ready
-from mailgres.store import Store
-from service.kit import BEARER, PATH, SECRET, Site, site
+from mailgres.worker.store import Store
+from service.harness import BEARER, PATH, SECRET, Site, site
 from support.program import Program
-from worker.bench import until
-from worker.plant import Plant
+from worker.harness import until
+from worker.restartable import RestartableHarness
 
 
-def test_health_and_readiness(house: House, service: Site) -> None:
+def test_service_health_and_readiness(harness: E2eHarness, service: Site) -> None:
     assert service.get("/healthz").json["status"] == "ok"
     ready = service.get("/readyz")
     assert ready.status == 200
@@ -32,12 +32,12 @@ def test_health_and_readiness(house: House, service: Site) -> None:
     assert service.trigger().status == 200
     until(lambda: service.get("/readyz").json["lastRun"], "the run is told")
 
-    house.run("UPDATE mailgres.schema_version SET version_num = '0000_other'")
+    harness.run("UPDATE mailgres.schema_version SET version_num = '0000_other'")
     until(lambda: service.get("/readyz").status == 503, "the schema is another")
-    told = service.get("/readyz").json
-    assert told["status"] == "not ready"
-    assert told["reason"] == f"the schema is not {migrate.head()}: run `mailgres migrate`"
-    assert told["schema"] == "0000_other"
+    reported = service.get("/readyz").json
+    assert reported["status"] == "not ready"
+    assert reported["reason"] == f"the schema is not {migrate.head()}: run `mailgres migrate`"
+    assert reported["schema"] == "0000_other"
     assert service.get("/healthz").status == 200
 
 
@@ -52,14 +52,14 @@ def test_answers_end_their_line(service: Site) -> None:
         assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-def test_without_a_database(tmp_path: Path, migrations: Path) -> None:
+def test_service_without_a_database(tmp_path: Path, migrations: Path) -> None:
     """It lives, says why it is not ready, refuses runs, and is ready again by itself."""
     with TemporaryDirectory(prefix="mailgres-tests-") as place:
         Path(place).chmod(0o711)
-        plant = Plant(Path(place), tmp_path, migrations)
-        plant.variables["MAILGRES_PROVIDERS"] = "capture"
-        with site(plant, "serve", "--open-metrics") as service:
-            plant.switch_off()
+        restartable = RestartableHarness(Path(place), tmp_path, migrations)
+        restartable.variables["MAILGRES_PROVIDERS"] = "capture"
+        with site(restartable, "serve", "--open-metrics") as service:
+            restartable.switch_off()
             until(lambda: service.get("/readyz").status == 503, "it notices")
             assert service.get("/readyz").json["reason"] == "the database does not answer"
             assert service.get("/healthz").status == 200
@@ -68,10 +68,10 @@ def test_without_a_database(tmp_path: Path, migrations: Path) -> None:
             refused = service.trigger()
             assert refused.status == 503
             assert "Traceback" not in refused.body.decode()
-            plant.switch_on()
+            restartable.switch_on()
             until(lambda: service.get("/readyz").status == 200, "it is back")
             assert service.trigger().status == 200
-        plant.switch_off()
+        restartable.switch_off()
 
 
 def test_ready_while_every_connection_is_in_use(database_url: str) -> None:
@@ -153,7 +153,7 @@ def program(database_url: str) -> Program:
 
 
 @pytest.mark.parametrize("arguments", [("serve",), ("worker", "--serve")])
-def test_no_secret(program: Program, arguments: tuple[str, ...]) -> None:
+def test_service_no_secret(program: Program, arguments: tuple[str, ...]) -> None:
     what, hint = program.fails(*arguments)
     assert what == "The HTTP service has no secret"
     assert "MAILGRES_SERVE_SECRET" in hint
@@ -162,7 +162,7 @@ def test_no_secret(program: Program, arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "secret", ["short", "x" * 15, "blanks in the middle", "sécrèt-enough-long"]
 )
-def test_bad_secrets(program: Program, secret: str) -> None:
+def test_service_bad_secrets(program: Program, secret: str) -> None:
     done = program.run("serve", MAILGRES_SERVE_SECRET=secret)
     assert done.returncode == 1
     assert "16" in done.stderr
@@ -179,7 +179,7 @@ def test_a_port_that_is_taken(program: Program) -> None:
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn", "prometheus_client"])
-def test_without_the_extra(missing: str, database_url: str) -> None:
+def test_service_without_the_extra(missing: str, database_url: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from mailgres.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "serve"],
@@ -193,11 +193,11 @@ def test_without_the_extra(missing: str, database_url: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_that_serves(house: House, resend: ResendDouble) -> None:
+def test_a_worker_that_serves(harness: E2eHarness, resend: ResendDouble) -> None:
     """Both in one process: it sends by itself, and answers."""
-    with site(house, "worker", "--serve", "--open-metrics") as service:
-        house.enqueue()
-        until(lambda: house.statuses() == {"sent": 1}, "the worker sends it")
+    with site(harness, "worker", "--serve", "--open-metrics") as service:
+        harness.enqueue()
+        until(lambda: harness.statuses() == {"sent": 1}, "the worker sends it")
         assert service.trigger().status == 200
         assert service.get("/readyz").json["lastRun"]
         assert len(resend.accepted()) == 1
@@ -206,10 +206,10 @@ def test_a_worker_that_serves(house: House, resend: ResendDouble) -> None:
         assert service.process.stop()["sent"] == 1
 
 
-def test_several_workers_and_one_service(house: House, resend: ResendDouble) -> None:
-    with site(house, "worker", "--serve", "--processes", "2") as service:
-        house.enqueue()
-        until(lambda: house.statuses() == {"sent": 1}, "a worker sends it")
+def test_several_workers_and_one_service(harness: E2eHarness, resend: ResendDouble) -> None:
+    with site(harness, "worker", "--serve", "--processes", "2") as service:
+        harness.enqueue()
+        until(lambda: harness.statuses() == {"sent": 1}, "a worker sends it")
         assert service.trigger().status == 200
         assert len(resend.accepted()) == 1
         service.process.popen.terminate()

@@ -12,13 +12,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from doubles.resend import Fault, ResendDouble
-from e2e.kit import House
-from mailgres import __version__, meters
+from e2e.harness import E2eHarness
+from mailgres import __version__, measurements
 from mailgres.metrics import METRICS, Exposition, queue
-from mailgres.metrics.odometer import Odometer
+from mailgres.metrics.monotonic_counter import MonotonicCounter
 from mailgres.metrics.queue import spread
-from mailgres.store import Store
-from service.kit import TOKEN, site
+from mailgres.worker.store import Store
+from service.harness import TOKEN, site
 
 Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -51,8 +51,8 @@ def scrape(store: Store) -> Found:
     return parsed(Exposition(store).text()[0].decode())
 
 
-def test_with_a_token(house: House, resend: ResendDouble) -> None:  # noqa: ARG001
-    with site(house, metrics_token=TOKEN) as service:
+def test_metrics_with_a_token(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
+    with site(harness, metrics_token=TOKEN) as service:
         assert service.get("/metrics").status == 401
         assert service.get("/metrics", "Authorization: Bearer wrong").status == 401
         answer = service.get("/metrics", f"Authorization: Bearer {TOKEN}", host="mail.example.com")
@@ -62,7 +62,7 @@ def test_with_a_token(house: House, resend: ResendDouble) -> None:  # noqa: ARG0
 
 
 def test_every_metric_after_a_bit_of_everything(
-    house: House, resend: ResendDouble, store: Store
+    harness: E2eHarness, resend: ResendDouble, store: Store
 ) -> None:
     resend.add_faults(
         Fault(status=422, name="validation_error", message="no"),
@@ -70,24 +70,24 @@ def test_every_metric_after_a_bit_of_everything(
         Fault(status=500, name="application_error"),
     )
     for tenant in ("acme", "acme", "zeta", "zeta"):
-        house.enqueue(tenant_id=tenant, priority=1)
-    house.enqueue(tenant_id="acme", scheduled_for=datetime.now(UTC) + timedelta(hours=1))
-    house.work(rate_limit="1000/m", concurrency="1")
-    house.run("SELECT mailgres.heartbeat('someone', '1.0')")
-    house.run("UPDATE mailgres.providers SET daily_quota = 100 WHERE name = 'resend'")
-    house.run("UPDATE mailgres.alert_rules SET threshold = 0 WHERE name = 'dead_letters'")
+        harness.enqueue(tenant_id=tenant, priority=1)
+    harness.enqueue(tenant_id="acme", scheduled_for=datetime.now(UTC) + timedelta(hours=1))
+    harness.work(rate_limit="1000/m", concurrency="1")
+    harness.run("SELECT mailgres.heartbeat('someone', '1.0')")
+    harness.run("UPDATE mailgres.providers SET daily_quota = 100 WHERE name = 'resend'")
+    harness.run("UPDATE mailgres.alert_rules SET threshold = 0 WHERE name = 'dead_letters'")
     found = scrape(store)
     names = {name for name, _ in found}
     for metric in METRICS.values():
         suffix = "_bucket" if metric.kind == "histogram" else ""
         assert metric.full_name + suffix in names, metric.name
 
-    rows = house.rows("SELECT status::text, count(*) AS n FROM email_queue GROUP BY 1")
+    rows = harness.rows("SELECT status::text, count(*) AS n FROM email_queue GROUP BY 1")
     for row in rows:
         assert value(found, "queue_depth", status=row.status) == row.n, row
     assert value(found, "dlq_size") == value(found, "dlq_entries_total") == 1
     assert value(found, "dlq_by_error_code", error_code="validation_error") == 1
-    (dead,) = house.rows("SELECT tenant_id FROM email_queue WHERE status = 'failed'")
+    (dead,) = harness.rows("SELECT tenant_id FROM email_queue WHERE status = 'failed'")
     assert value(found, "dlq_by_company", tenant=dead.tenant_id) == 1
     assert value(found, "dlq_age_seconds_count") == 1
     assert value(found, "workers") == 1
@@ -95,7 +95,7 @@ def test_every_metric_after_a_bit_of_everything(
     assert value(found, "provider_circuit_state", provider="resend", state="closed") == 1
     assert value(found, "provider_circuit_state", provider="resend", state="open") == 0
     logged = Counter(
-        row.event for row in house.rows("SELECT event FROM email_logs") if row.event != "enqueued"
+        row.event for row in harness.rows("SELECT event FROM email_logs") if row.event != "enqueued"
     )
     for event in ("sent", "retry", "dead", "deferred"):
         assert (value(found, "events_total", event=event) or 0) == logged[event], event
@@ -106,13 +106,15 @@ def test_every_metric_after_a_bit_of_everything(
     )
 
 
-def test_tenants_are_bounded(house: House, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_tenants_are_bounded(
+    harness: E2eHarness, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(queue, "MOST_TENANTS", 3)
-    house.use("null")
+    harness.use("null")
     for n in range(8):
         for _ in range(8 - n):
-            house.enqueue(tenant_id=f"tenant-{n}", from_email="a@example.com")
-    house.work()
+            harness.enqueue(tenant_id=f"tenant-{n}", from_email="a@example.com")
+    harness.work()
     found = scrape(store)
     labels = {dict(pairs)["tenant"] for name, pairs in found if name.startswith("mailgres_tenant_")}
     assert labels == {"tenant-0", "tenant-1", "tenant-2", "other"}
@@ -120,28 +122,28 @@ def test_tenants_are_bounded(house: House, store: Store, monkeypatch: pytest.Mon
     assert value(found, "tenant_jobs_processed", tenant="other") == 5 + 4 + 3 + 2 + 1
 
 
-def test_the_database_hears_of_it_once(house: House, store: Store) -> None:
+def test_the_database_hears_of_it_once(harness: E2eHarness, store: Store) -> None:
     """However many ask: figures hold for a few seconds."""
     asked = Exposition(store)
     first = value(parsed(asked.text()[0].decode()), "queue_depth", status="pending")
-    house.enqueue()
+    harness.enqueue()
     assert value(parsed(asked.text()[0].decode()), "queue_depth", status="pending") == first == 0
     asked._until = 0.0
     assert value(parsed(asked.text()[0].decode()), "queue_depth", status="pending") == 1
 
 
-def test_an_email_that_was_always_due(house: House, store: Store) -> None:
+def test_an_email_that_was_always_due(harness: E2eHarness, store: Store) -> None:
     """Somebody wrote -infinity to have it sent at once."""
     assert value(scrape(store), "queue_oldest_due_seconds") == 0
-    house.enqueue()
-    house.run("UPDATE email_queue SET next_retry_at = '-infinity'")
+    harness.enqueue()
+    harness.run("UPDATE email_queue SET next_retry_at = '-infinity'")
     found = scrape(store)
     assert value(found, "up") == 1
     since_1970 = datetime.now(UTC).timestamp()
     assert value(found, "queue_oldest_due_seconds") == pytest.approx(since_1970, rel=0.01)
 
 
-def test_a_slow_database(
+def test_metrics_a_slow_database(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All statements together have their time, then it is up 0 and no error."""
@@ -157,11 +159,11 @@ def test_a_slow_database(
     assert value(scrape(store), "up") == 0
 
 
-def test_counters_only_grow() -> None:
+def test_metrics_counters_only_grow() -> None:
     """A rollup that forgets what is old does not make a counter smaller."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rollup: dict[datetime, int] = {}
-    odometer = Odometer("SELECT 1")
+    monotonic_counter = MonotonicCounter("SELECT 1")
 
     def ask(_query: str, given: Any) -> list[tuple[str, int, int]]:
         known = {hour: n for hour, n in rollup.items() if hour >= given["since"]}
@@ -175,16 +177,16 @@ def test_counters_only_grow() -> None:
         total += hours % 5
         for old in [each for each in rollup if each < hour - timedelta(days=8)]:
             del rollup[old]
-        assert odometer.read(ask, hour).get("dead", 0) == total
+        assert monotonic_counter.read(ask, hour).get("dead", 0) == total
 
 
-def test_a_spread() -> None:
+def test_metrics_a_spread() -> None:
     found = spread([(10.0, 2), (100.0, 1), (5000.0, 4)], (10.0, 1000.0))
     assert (found.at_most, found.count, found.total) == ((2, 3), 7, 20120.0)
 
 
-def test_a_histogram() -> None:
-    histogram = meters.Histogram((1.0, 10.0))
+def test_metrics_a_histogram() -> None:
+    histogram = measurements.Histogram((1.0, 10.0))
     for seconds in (0.5, 1.0, 5.0, 100.0):
         histogram.observe(seconds, "resend")
     (reading,) = histogram.read()
@@ -192,7 +194,7 @@ def test_a_histogram() -> None:
     assert reading.total == 106.5
 
 
-def test_names_are_good() -> None:
+def test_metrics_names_are_good() -> None:
     for metric in METRICS.values():
         assert re.fullmatch(r"[a-z][a-z_]*", metric.name)
         assert (metric.kind == "counter") == metric.name.endswith("_total")

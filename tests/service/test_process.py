@@ -11,34 +11,36 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from doubles.resend import Fault, ResendDouble
-from e2e.kit import House, accepted, once_each
+from e2e.harness import E2eHarness, accepted, once_each
 from mailgres.http.app import Sampler
-from service.kit import BEARER, PATH, SECRET, Answer, Site, read, request, site
-from worker.bench import until
+from service.harness import BEARER, PATH, SECRET, Answer, Site, read, request, site
+from worker.harness import until
 
 SUMMARY = {"claimed", "sent", "retried", "dead", "lost", "given_back", "refused", "seconds"}
 
 
-def untouched(house: House) -> bool:
-    return house.statuses() == {"pending": 1}
+def untouched(harness: E2eHarness) -> bool:
+    return harness.statuses() == {"pending": 1}
 
 
-def test_a_run(house: House, resend: ResendDouble, service: Site) -> None:
-    emails = [house.enqueue() for _ in range(3)]
+def test_process_endpoint_a_run(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
+    emails = [harness.enqueue() for _ in range(3)]
     answer = service.trigger()
     assert answer.status == 200
     assert answer.json.keys() == SUMMARY
     assert (answer.json["claimed"], answer.json["sent"]) == (3, 3)
     assert accepted(resend) == once_each(emails)
     assert service.trigger({"time": "now"}).json["claimed"] == 0  # as pg_cron's examples send
-    with house.script("process") as once:
+    with harness.script("process") as once:
         assert once.summary().keys() == SUMMARY
 
 
 @pytest.mark.parametrize(("size", "claimed"), [(1, 1), (2, 2), (1000, 3), (None, 3)])
-def test_batch_size(house: House, service: Site, size: int | None, claimed: int) -> None:
+def test_process_endpoint_batch_size(
+    harness: E2eHarness, service: Site, size: int | None, claimed: int
+) -> None:
     for _ in range(3):
-        house.enqueue()
+        harness.enqueue()
     assert service.trigger({"batchSize": size}).json["claimed"] == claimed
 
 
@@ -58,8 +60,8 @@ BAD_BEARERS = {
 }
 
 
-def test_bad_bearers(house: House, service: Site) -> None:
-    house.enqueue()
+def test_process_endpoint_bad_bearers(harness: E2eHarness, service: Site) -> None:
+    harness.enqueue()
     for name, headers in BAD_BEARERS.items():
         answer = service.ask("POST", PATH, *headers)
         assert answer.status == 401, name
@@ -68,7 +70,7 @@ def test_bad_bearers(house: House, service: Site) -> None:
         assert answer.headers["www-authenticate"] == "Bearer"
     too_long = service.ask("POST", PATH, "Authorization: Bearer " + "x" * 200_000)
     assert too_long.status in {0, 400, 431}
-    assert untouched(house)
+    assert untouched(harness)
     assert service.trigger().status == 200
 
 
@@ -92,18 +94,18 @@ BAD_BODIES: dict[str, bytes] = {
 }
 
 
-def test_bad_bodies(house: House, service: Site) -> None:
-    house.enqueue()
+def test_process_endpoint_bad_bodies(harness: E2eHarness, service: Site) -> None:
+    harness.enqueue()
     for name, body in BAD_BODIES.items():
         answer = service.ask("POST", PATH, BEARER, body=body)
         assert answer.status == 400, (name, answer)
         assert answer.json.keys() == {"error", "hint"}
-    assert untouched(house)
+    assert untouched(harness)
 
 
-def test_large_bodies(house: House, service: Site) -> None:
+def test_process_endpoint_large_bodies(harness: E2eHarness, service: Site) -> None:
     """Refused when it is known to be too large, however it comes, and kept nowhere."""
-    house.enqueue()
+    harness.enqueue()
     ten_megabytes = b'{"x": "' + b"x" * 10 * 1024 * 1024 + b'"}'
     answer = service.ask("POST", PATH, BEARER, body=ten_megabytes)
     assert (answer.status, answer.json["error"]) == (413, "the body is too large")
@@ -117,45 +119,47 @@ def test_large_bodies(house: House, service: Site) -> None:
     assert service.ask("POST", PATH, body=ten_megabytes).status == 401
     announced = request("POST", PATH, BEARER).replace(b"Length: 0", b"Length: 9999999")
     assert service.raw(announced).status == 413
-    assert untouched(house)
+    assert untouched(harness)
 
 
-def test_slow_callers(house: House, service: Site) -> None:
+def test_process_endpoint_slow_callers(harness: E2eHarness, service: Site) -> None:
     """Neither a head nor a body that never ends keeps a connection, or anybody else waiting."""
-    house.enqueue()
+    harness.enqueue()
     half = request("POST", PATH, BEARER, body=b'{"batchSize": 10}')[:-5]
     with service.open() as slow_body, service.open() as slow_head, service.open() as silent:
         service.send(slow_body, half)
         service.send(slow_head, half[:30])
-        assert untouched(house)
+        assert untouched(harness)
         assert service.get("/healthz").status == 200
         answer = read(slow_body)
         assert (answer.status, answer.json["error"]) == (408, "the body did not arrive in time")
         assert read(slow_head).status == 0
         assert read(silent).status == 0
-    assert untouched(house)
+    assert untouched(harness)
     assert service.trigger().json["sent"] == 1
 
 
-def test_calls_at_once_never_send_twice(house: House, resend: ResendDouble, service: Site) -> None:
+def test_calls_at_once_never_send_twice(
+    harness: E2eHarness, resend: ResendDouble, service: Site
+) -> None:
     resend.set(latency=0.05)
-    emails = [house.enqueue() for _ in range(60)]
+    emails = [harness.enqueue() for _ in range(60)]
     answers: list[Answer] = []
     with ThreadPoolExecutor(8) as callers:
-        while house.statuses().get("pending"):
+        while harness.statuses().get("pending"):
             answers += callers.map(lambda _: service.trigger({"batchSize": 7}), range(8))
     assert accepted(resend) == once_each(emails)
     assert {answer.status for answer in answers} <= {200, 429}
     assert sum(answer.json["sent"] for answer in answers if answer.status == 200) == 60
 
 
-def test_too_many_calls_at_once(house: House, resend: ResendDouble, service: Site) -> None:
+def test_too_many_calls_at_once(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
     """Four are worked on; who comes then is told so at once, and nothing happens to him."""
     resend.set(latency=3.0)
-    emails = [house.enqueue(priority=1) for _ in range(4)]
+    emails = [harness.enqueue(priority=1) for _ in range(4)]
     with ThreadPoolExecutor(4) as callers:
         under_way = [callers.submit(service.trigger, {"batchSize": 1}) for _ in emails]
-        until(lambda: house.statuses() == {"sending": 4}, "four calls are under way")
+        until(lambda: harness.statuses() == {"sending": 4}, "four calls are under way")
         refused = service.trigger()
         assert (refused.status, refused.headers["retry-after"]) == (429, "5")
         assert [call.result().status for call in under_way] == [200] * 4
@@ -163,52 +167,54 @@ def test_too_many_calls_at_once(house: House, resend: ResendDouble, service: Sit
     assert service.trigger().status == 200
 
 
-def test_a_caller_who_goes_away(house: House, resend: ResendDouble, service: Site) -> None:
+def test_a_caller_who_goes_away(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
     """pg_net hangs up after five seconds: the run goes on, and its outcomes are written."""
     resend.set(latency=1.0)
-    emails = [house.enqueue() for _ in range(2)]
+    emails = [harness.enqueue() for _ in range(2)]
     with service.open() as connection:
         service.send(connection, request("POST", PATH, BEARER))
-        until(lambda: house.statuses() == {"sending": 2}, "they are under way")
-    until(lambda: house.statuses() == {"sent": 2}, "they are sent")
+        until(lambda: harness.statuses() == {"sending": 2}, "they are under way")
+    until(lambda: harness.statuses() == {"sent": 2}, "they are sent")
     assert accepted(resend) == once_each(emails)
     assert service.get("/healthz").status == 200
 
 
-def test_a_stop_during_a_run(house: House, resend: ResendDouble) -> None:
+def test_a_stop_during_a_run(harness: E2eHarness, resend: ResendDouble) -> None:
     """What is under way is finished and answered, what was not begun is given back."""
     resend.set(latency=1.5)
-    house.set(concurrency="1", batch_size="5")
-    emails = [house.enqueue(priority=1) for _ in range(5)]
-    with site(house) as service, ThreadPoolExecutor(1) as callers:
+    harness.set(concurrency="1", batch_size="5")
+    emails = [harness.enqueue(priority=1) for _ in range(5)]
+    with site(harness) as service, ThreadPoolExecutor(1) as callers:
         call = callers.submit(service.trigger)
-        until(lambda: house.statuses() == {"sending": 5}, "they are claimed")
+        until(lambda: harness.statuses() == {"sending": 5}, "they are claimed")
         service.process.popen.send_signal(signal.SIGTERM)
         answer = call.result()
         assert service.process.popen.wait(60) == 0, service.process.log
     assert answer.status == 200
     assert answer.json["sent"] + answer.json["given_back"] == 5
     assert answer.json["given_back"] > 0
-    assert house.statuses() == {"sent": answer.json["sent"], "pending": answer.json["given_back"]}
+    assert harness.statuses() == {"sent": answer.json["sent"], "pending": answer.json["given_back"]}
     assert len(accepted(resend)) == answer.json["sent"] <= len(emails)
 
 
-def test_a_failing_provider(house: House, resend: ResendDouble, service: Site) -> None:
+def test_process_endpoint_a_failing_provider(
+    harness: E2eHarness, resend: ResendDouble, service: Site
+) -> None:
     """The try is told in the log, without the email."""
     resend.add_faults(Fault(status=422, name="validation_error", message="no ana@example.com here"))
-    house.enqueue(tenant_id="acme")
+    harness.enqueue(tenant_id="acme")
     assert service.trigger().json["dead"] == 1
     until(lambda: PATH in service.process.log.rpartition("\n")[0], "the request is logged")
     lines = [json.loads(line) for line in service.process.log.splitlines()]
-    (told,) = [line for line in lines if line.get("event") == "JobFailed"]
-    assert told["companyId"] == "acme"
-    assert told["errorReason"].endswith("Resend: no <address> here")
+    (reported,) = [line for line in lines if line.get("event") == "JobFailed"]
+    assert reported["companyId"] == "acme"
+    assert reported["errorReason"].endswith("Resend: no <address> here")
     (asked,) = [line for line in lines if line.get("path") == PATH]
     assert (asked["status"], asked["level"]) == (200, "info")
 
 
-def test_a_run_does_not_say_that_the_service_stops(house: House, service: Site) -> None:
-    house.enqueue()
+def test_a_run_does_not_say_that_the_service_stops(harness: E2eHarness, service: Site) -> None:
+    harness.enqueue()
     assert service.trigger().json["sent"] == 1
     until(lambda: PATH in service.process.log.rpartition("\n")[0], "the request is logged")
     assert "stopping" not in service.process.log

@@ -106,7 +106,7 @@ def test_the_file_and_the_environment(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_missing(provider: str, message: str, hint: str) -> None:
+def test_accounts_what_is_missing(provider: str, message: str, hint: str) -> None:
     settings = load({"MAILGRES_PROVIDERS": provider, "RESEND_API_KEY": "re_another"})
     with pytest.raises(InvalidSettings) as raised:
         settings.check_providers()
@@ -189,7 +189,7 @@ def test_variables_that_no_account_has(variable: str) -> None:
     assert "is no setting" in refused({variable: "x"}).message
 
 
-def test_secrets_are_masked() -> None:
+def test_accounts_secrets_are_masked() -> None:
     environ = {
         "MAILGRES_PROVIDERS": "resend-acme,smtp-a",
         "MAILGRES_RESEND_ACME_API_KEY": SECRET,
@@ -217,7 +217,7 @@ def test_a_file_that_everybody_can_read(tmp_path: Path, caplog: pytest.LogCaptur
     assert SECRET not in caplog.text
 
 
-def test_made_in_python() -> None:
+def test_accounts_made_in_python() -> None:
     account = Account("smtp-a", "smtp", url="smtp://mx")
     settings = Settings(providers=("smtp-a",), named_accounts=(account,))
     assert settings.accounts() == (account,)

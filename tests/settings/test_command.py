@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mailgres.cli import main
-from mailgres.cli.options import settings_options
+from mailgres.cli.support.options import settings_options
 from mailgres.settings import DEFINITIONS, Settings
 
 
@@ -48,12 +48,12 @@ def test_where_values_come_from(tmp_path: Path) -> None:
     assert row(result, "concurrency") == "concurrency 5 profile gateway"
 
 
-def test_another_file(tmp_path: Path) -> None:
+def test_config_command_another_file(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text("grace = 5\n")
     assert row(run("config", "--config", "other.toml"), "grace") == "grace 5s other.toml line 1"
 
 
-def test_json() -> None:
+def test_config_command_json() -> None:
     result = run("config", "--json", env={"MAILGRES_PROVIDERS": "ses,smtp"})
     listed = json.loads(result.stdout)["settings"]
     assert list(listed) == list(DEFINITIONS)
@@ -64,7 +64,7 @@ def test_json() -> None:
     assert listed["expires_after"]["value"] == "never"
 
 
-def test_remarks() -> None:
+def test_config_command_remarks() -> None:
     env = {"RESEND_API_KEY": "re_1"}
     assert "Note: resend_api_key is set, but" in run("config", env=env).stderr
     result = run("config", "--json", env=env)
@@ -72,7 +72,7 @@ def test_remarks() -> None:
     assert len(json.loads(result.stdout)["remarks"]) == 1
 
 
-def test_wrong_settings() -> None:
+def test_config_command_wrong_settings() -> None:
     result = run("config", env={"MAILGRES_CONCURRENCY": "ten"})
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -83,7 +83,7 @@ def test_wrong_settings() -> None:
     )
 
 
-def test_wrong_options() -> None:
+def test_config_command_wrong_options() -> None:
     assert run("config", "--nonsense").exit_code == 2
 
 

@@ -19,7 +19,7 @@ def test_every_setting_has_bad_samples() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
 )
-def test_bad_values(name: str, value: object) -> None:
+def test_settings_bad_values(name: str, value: object) -> None:
     definition = DEFINITIONS[name]
     error = refused({}, {name: value})
     assert error.message.startswith(f"{name}, from {definition.flag}: ")
@@ -79,7 +79,7 @@ def test_bad_values(name: str, value: object) -> None:
         ),
     ],
 )
-def test_what_it_says(name: str, value: str, why: str, hint: str) -> None:
+def test_settings_what_it_says(name: str, value: str, why: str, hint: str) -> None:
     variable = f"MAILGRES_{name.upper()}"
     error = refused({variable: value})
     assert error.message == f"{name}, from {variable} in the environment: {why}"
@@ -93,27 +93,27 @@ def test_the_line_of_the_file(tmp_path: Path) -> None:
     )
 
 
-def test_unknown_keys(tmp_path: Path) -> None:
+def test_settings_unknown_keys(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\nbatch-size = 10\n")
     error = refused({}, {}, tmp_path)
     assert error.message == "mailgres.toml line 2: there is no setting batch-size"
     assert error.hint == "Did you mean batch_size?"
 
 
-def test_unknown_tables(tmp_path: Path) -> None:
+def test_settings_unknown_tables(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\n[qqq]\nconcurrency = 0\n")
     error = refused({}, {}, tmp_path)
     assert error.message == "mailgres.toml line 2: there is no setting qqq"
     assert str(error.hint).startswith("Known are alert_email, alert_webhook, ")
 
 
-def test_unknown_variables() -> None:
+def test_settings_unknown_variables() -> None:
     error = refused({"MAILGRES_CONCURENCY": ""})
     assert error.message == "MAILGRES_CONCURENCY in the environment is no setting"
     assert error.hint == "Did you mean MAILGRES_CONCURRENCY?"
 
 
-def test_unknown_flags() -> None:
+def test_settings_unknown_flags() -> None:
     error = refused({}, {"concurency": 1})
     assert (error.message, error.hint) == (
         "There is no setting concurency",
@@ -139,7 +139,7 @@ KUBERNETES = [
 
 
 @pytest.mark.parametrize("variable", KUBERNETES)
-def test_variables_of_kubernetes(variable: str) -> None:
+def test_settings_variables_of_kubernetes(variable: str) -> None:
     load({variable: "tcp://10.0.0.1:8080"})
 
 
@@ -181,14 +181,14 @@ def test_a_hidden_mistake_is_not_one(tmp_path: Path) -> None:
         (b"lease = '\xff'\n", ""),
     ],
 )
-def test_not_toml(content: bytes, place: str, tmp_path: Path) -> None:
+def test_settings_not_toml(content: bytes, place: str, tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_bytes(content)
     error = refused({}, {}, tmp_path)
     assert error.message == f"mailgres.toml{place}: this is not TOML in UTF-8"
     assert 'lease = "60s"' in str(error.hint)
 
 
-def test_deep_nesting(tmp_path: Path) -> None:
+def test_settings_deep_nesting(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = " + "[" * 100_000)
     assert refused({}, {}, tmp_path).message.startswith("mailgres.toml")
 
@@ -200,7 +200,7 @@ def test_deep_nesting(tmp_path: Path) -> None:
         ({}, {"config": "no.toml"}, "--config"),
     ],
 )
-def test_no_such_file(
+def test_settings_no_such_file(
     environ: dict[str, str], flags: dict[str, object], source: str, tmp_path: Path
 ) -> None:
     error = refused(environ, flags, tmp_path)

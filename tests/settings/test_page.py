@@ -21,7 +21,7 @@ def test_every_setting_is_on_it() -> None:
         assert definition.about.endswith(".")
 
 
-def test_its_examples(tmp_path: Path) -> None:
+def test_settings_page_its_examples(tmp_path: Path) -> None:
     examples = re.findall(r"```toml\n(.*?)```", settings_page.page(), re.DOTALL)
     assert len(examples) == 2
     path = tmp_path / "mailgres.toml"

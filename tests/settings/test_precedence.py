@@ -72,7 +72,7 @@ def test_an_empty_variable_is_not_set(empty: str) -> None:
     assert settings.origin("lease").layer == "default"
 
 
-def test_types_of_toml(tmp_path: Path) -> None:
+def test_settings_types_of_toml(tmp_path: Path) -> None:
     toml(tmp_path, 'concurrency = 7\nlease = 1.5\ngrace = 0\nproviders = [\n  "ses",\n"smtp"]\n')
     settings = load({}, {}, tmp_path)
     assert settings.concurrency == 7
@@ -86,7 +86,7 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert load({}, {}, tmp_path).concurrency == 7
 
 
-def test_which_file(tmp_path: Path) -> None:
+def test_settings_which_file(tmp_path: Path) -> None:
     toml(tmp_path, "concurrency = 1")
     toml(tmp_path, "concurrency = 2", "two.toml")
     three = toml(tmp_path, "concurrency = 3", "three.toml")
@@ -107,7 +107,7 @@ def test_without_a_directory_no_file_is_looked_for(
     assert load({}).concurrency == 10
 
 
-def test_the_profile_gateway() -> None:
+def test_settings_the_profile_gateway() -> None:
     settings = load({"MAILGRES_PROFILE": "gateway"})
     assert settings.retry_policy == "gateway"
     assert settings.expires_after == timedelta(hours=24)
@@ -117,7 +117,7 @@ def test_the_profile_gateway() -> None:
     assert settings.origin("profile").layer == "environment"
 
 
-def test_the_other_profiles() -> None:
+def test_settings_the_other_profiles() -> None:
     production, development = load({}), load({}, {"profile": "development"})
     assert (production.profile, production.retry_policy) == ("production", "stepped")
     assert production.expires_after is None
@@ -143,7 +143,7 @@ def test_everything_goes_before_the_profile(layer: str, tmp_path: Path) -> None:
     assert {settings.origin(name).layer for name in given} == {layer}
 
 
-def test_profiles_are_valid() -> None:
+def test_settings_profiles_are_valid() -> None:
     assert list(PROFILES) == list(DEFINITIONS["profile"].kind.words)  # type: ignore[attr-defined]
     for values in PROFILES.values():
         for name, value in values.items():

@@ -42,7 +42,7 @@ def test_texts_of_the_object() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
-def test_the_command(arguments: list[str]) -> None:
+def test_secrets_the_command(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments, env=ENVIRON)
     assert result.exit_code == 0
     assert SECRET not in result.output + result.stderr
@@ -115,7 +115,7 @@ def test_python_does_not_repeat_it() -> None:
         ("pw", MASK),
     ],
 )
-def test_masking(url: str, shown: str) -> None:
+def test_secrets_masking(url: str, shown: str) -> None:
     assert masked(url) == shown
     assert "pw" not in shown
 

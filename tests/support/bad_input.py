@@ -225,7 +225,7 @@ BAD_ACTIONS = [
     Bad("retry of an uncertain email", "MG024", {"is": "uncertain"}, action("retry")),
     Bad("cancel of an unknown email", "MG020", {}, action("cancel")),
     Bad("cancel of a sent email", "MG021", {"is": "sent"}, action("cancel")),
-    Bad("cancel of an email being sent", "MG022", {"is": "begun"}, action("cancel")),
+    Bad("cancel of an email being sent", "MG022", {"is": "started"}, action("cancel")),
     Bad("cancel of an uncertain email", "MG023", {"is": "uncertain"}, action("cancel")),
     Bad("new time, unknown email", "MG020", {}, action("reschedule", scheduled_for=SOON)),
     Bad("new time, sent", "MG021", {"is": "sent"}, action("reschedule", scheduled_for=SOON)),

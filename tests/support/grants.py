@@ -66,35 +66,35 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.reap": _JANITOR,
     "mailgres.promote": _JANITOR,
     "mailgres.expire": _JANITOR,
-    "mailgres.fold": _JANITOR,
+    "mailgres.fold_rollups": _JANITOR,
     "mailgres.measure_depth": _JANITOR,
-    "mailgres.trim_rollups": _JANITOR,
+    "mailgres.delete_expired_rollups": _JANITOR,
     "mailgres.unintended_grants": _JANITOR,
     "mailgres.archive_dead_letters": _JANITOR,
     "mailgres.purge_archive": _JANITOR,
-    "mailgres.retain": _JANITOR,
+    "mailgres.delete_expired_emails": _JANITOR,
     "mailgres.heartbeat": _JANITOR,
-    "mailgres.forget_workers": _JANITOR,
-    "mailgres.take_deaths": _JANITOR,
-    "mailgres.tell": _JANITOR,
+    "mailgres.delete_stale_workers": _JANITOR,
+    "mailgres.log_dead_letters": _JANITOR,
+    "mailgres.notify_dead_letters": _JANITOR,
     "mailgres.check_alerts": _JANITOR,
     "mailgres.alerts_now": _VIEWERS,
     "mailgres.missing_providers": _VIEWERS,
-    "mailgres.take_news": _JANITOR,
-    "mailgres.note_webhook": _JANITOR,
-    "mailgres.note_janitor": _JANITOR,
+    "mailgres.deliver_notifications": _JANITOR,
+    "mailgres.record_webhook_result": _JANITOR,
+    "mailgres.record_janitor_run": _JANITOR,
     "mailgres.failing_janitors": _JANITOR,
     "mailgres.set_alert_rule": {OPERATOR},
     "mailgres.reset_webhook": {OPERATOR},
-    "mailgres.sleep": {WORKER},
-    "mailgres.rise": {WORKER},
+    "mailgres.mark_asleep": {WORKER},
+    "mailgres.mark_awake": {WORKER},
     "mailgres.capture": {WORKER},
     "mailgres.use_providers": {WORKER},
     "mailgres.use_defaults": {WORKER},
     "mailgres.sign_off": {WORKER},
     "mailgres.set_defaults": {OPERATOR},
     "mailgres.learn_limits": {WORKER},
-    "mailgres.rate_frees_at": {WORKER},
+    "mailgres.rate_limit_ends_at": {WORKER},
     "mailgres.limit_provider": {OPERATOR},
     "mailgres.limit_tenant": {OPERATOR},
     "mailgres.pause_provider": {OPERATOR},
@@ -108,8 +108,10 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.count_emails": {OPERATOR},
     "mailgres.check_emails": {OPERATOR},
     # What the views for analysts call.
-    **dict.fromkeys(_names("mailgres.eta mailgres.provider_states mailgres.count_open"), _VIEWERS),
-    **dict.fromkeys(_names("mailgres.turns mailgres.oldest_dead mailgres.newest_dead"), _VIEWERS),
+    **dict.fromkeys(_names("mailgres.eta mailgres.provider_states mailgres.count_depth"), _VIEWERS),
+    **dict.fromkeys(
+        _names("mailgres.claim_number mailgres.oldest_dead mailgres.newest_dead"), _VIEWERS
+    ),
     **dict.fromkeys(_names("mailgres.round_robin_priority mailgres.masked_recipient"), _VIEWERS),
     "mailgres.route_states": {OPERATOR},
     "mailgres.cancel_emails": {OPERATOR},
@@ -119,7 +121,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.purge_dead_letters": {OPERATOR},
     "mailgres.pause_tenant": {OPERATOR},
     "mailgres.resume_tenant": {OPERATOR},
-    "mailgres.weigh_tenant": {OPERATOR},
+    "mailgres.set_tenant_weight": {OPERATOR},
     "mailgres.tenant_states": {OPERATOR},
     "mailgres.allow_sender": {OPERATOR},
     "mailgres.disallow_sender": {OPERATOR},
@@ -133,18 +135,20 @@ EXECUTE: Final[dict[str, set[str]]] = {
 
 _OF_ALERTS = _names(
     """
-    alert_notice alert_window all_dead_until announce figures_of_database figures_of_emails
-    figures_of_outcomes figures_of_providers figures_of_starving figures_of_waiting is_worth_mail
-    last_seen lock_notices minutes most_counted nearest_rule note_alerts oldest_waiting rounded
-    untold_alerts waiting_tenants
+    alert_notification alert_window dead_letters_complete_until notify figures_of_database
+    figures_of_emails
+    figures_of_outcomes figures_of_providers figures_of_starving figures_of_waiting is_worth_email
+    last_seen lock_notification_state minutes most_counted nearest_rule update_alerts oldest_waiting
+    rounded
+    unnotified_alerts waiting_tenants
     """
 )
 
 _OF_ADDRESSES = _names(
     """
     address_of canonical_address canonical_suppression canonical_unicode for_caller
-    known_sender lower_unicode mask_error may_send_as names_somebody ordinary_words punycode
-    recipient_pattern spellings_of tenant_for without_recipient without_recipients
+    require_sender lower_unicode mask_error may_send_as names_somebody ordinary_words punycode
+    recipient_pattern spellings_of tenant_for redact_recipient redact_recipients
     """
 )
 
@@ -152,29 +156,36 @@ INTERNAL: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        add_version against_cancel against_doubling against_reschedule against_retry
-        are_attachments asked_until attach bucket_of cancel_these clean_source
-        closed_by commit_durably complete_batches count_dead count_email count_leased count_sent
+        add_version cancel_refusal duplicate_refusal reschedule_refusal retry_refusal
+        are_attachments requested_wait_until attach bucket_of cancel_these clean_source
+        unusable_because commit_durably complete_batches count_new_dead_letters count_email
+        charge_limits count_against_quota
         dead_reasons
         enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids fit_stand_ins fold_counts fold_tries forbid_change
+        first_id_of first_ids fit_fallbacks fold_counts fold_attempts forbid_change
         intended_grants intended_rights
-        go_round has_attachments has_bounced log_event log_refused_copies
-        has_stand_in have_batch have_buckets heed heed_failures heed_quotas hold_uncertain ids_of
-        is_bound is_failure is_lost is_open is_plain is_shut is_suppressed judge
-        key_protects known_provider known_route lease lock_batches lock_email lock_limits
-        mask_email matching may_pick may_repeat mend next_pause next_tenant next_token_at
-        not_taken open_routes
-        opens_at reaches_share release_waiting out_at pace_of pick pick_few pick_of plan_calls
-        provider_for quota_left read_filter record record_import record_removal record_truncate
-        refuse refuse_if refuse_request remove reopen reports_of reschedule_these resolve
-        remember_objects rest_of_batches retry_delay revoke_unintended rights room_at room_for
-        seconds_between secure send_alert set_aside set_bucket remove_orphans
-        known_policy providers_of register_providers set_initial_route set_circuit share_of
+        take_round has_attachments has_bounced log_event log_refused_copies
+        has_fallback try_lock_batch try_lock_buckets update_provider_state update_circuit
+        apply_quotas hold_uncertain id_range_of
+        is_in_uncertain_batch is_failure is_lease_lost is_usable is_plain needs_fallback
+        is_suppressed decide_retry
+        key_protects require_provider require_route lease lock_batches lock_email lock_limits
+        mask_email matching_emails is_claimable may_retry_uncertain normalize_manual_update
+        next_open_duration next_tenant next_token_at
+        not_taken usable_routes
+        usable_at reaches_share release_waiting drained_at send_rate_of pick pick_few
+        take_from_tenant plan_calls
+        provider_for quota_left read_filter log_changes count_imported count_removed count_truncated
+        refuse refuse_if refuse_request delete_emails reopen provider_reports reschedule_these
+        resolve
+        remember_objects rest_of_batches retry_delay revoke_unintended rights provider_room
+        route_room
+        seconds_between secure enqueue_alert settle_unsendable set_bucket delete_orphans
+        require_policy providers_of register_providers set_initial_route set_circuit tenant_share
         correct_leases correct_provider correct_times filled_until time_after
         suppress_reported take_emails take_lost take_tokens tenant_room time_text
-        tokens_of used wait_for wake
-        wants_probe warn_uncertain with_settings with_whole_batches without_addresses
+        tokens_of used_of_quota mark_limited wake
+        is_probe_due warn_uncertain with_settings with_whole_batches redact_addresses
         """
     )
     | _OF_ALERTS
@@ -206,7 +217,8 @@ _SUMS: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        open_by_template open_by_tenant counted_by_template counted_by_tenant counted_by_provider
+        current_depth_by_template current_depth_by_tenant counted_by_template counted_by_tenant
+        counted_by_provider
         counted_by_retries counted_by_status counted_dead counted_by_minute counted_by_attempt
         counted_by_fault counted_tenants
         """
@@ -216,7 +228,7 @@ _FIGURES: Final = {
     f"mailgres.{name}"
     for name in _names(
         """
-        rollup_deltas try_deltas rollup_by_template rollup_by_tenant rollup_by_provider
+        rollup_deltas attempt_deltas rollup_by_template rollup_by_tenant rollup_by_provider
         rollup_by_retries rollup_by_status rollup_dead rollup_by_minute rollup_by_attempt
         rollup_by_fault tenant_activity depth depth_by_template depth_by_tenant
         """
@@ -237,9 +249,9 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.captured": _OPERATOR_READS,
     "mailgres.claim_slots": _OPERATOR_READS,
     "mailgres.dead_letters": _OPERATOR_READS,
-    "mailgres.deaths": _OPERATOR_READS,
-    "mailgres.news": _OPERATOR_READS,
-    "mailgres.notices": _OPERATOR_READS,
+    "mailgres.dead_letters_to_log": _OPERATOR_READS,
+    "mailgres.notifications": _OPERATOR_READS,
+    "mailgres.notification_state": _OPERATOR_READS,
     "mailgres.producers": _OPERATOR_READS,
     "mailgres.provider_events": _WORKER_READS,
     "mailgres.providers": _WORKER_READS_OPERATOR_WRITES,
@@ -282,7 +294,7 @@ OPEN: Final = {
         retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
         provider_message_id generation template_version first_attempt_at uncertain_since
         parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker
-        lease_losses begun_at has_attachments due_at
+        lease_losses attempt_started_at has_attachments due_at
         """
     ),
     "public.email_logs": _names(

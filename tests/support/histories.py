@@ -77,7 +77,7 @@ def lose(queue: Queue, clock: Clock, place: int) -> None:
 
 def fold(queue: Queue, clock: Clock, place: int) -> None:  # noqa: ARG001
     """Some deltas are added to the rollups."""
-    queue.run("SELECT mailgres.fold(%s)", 1 + place)
+    queue.run("SELECT mailgres.fold_rollups(%s)", 1 + place)
 
 
 STEPS: list[Step] = [

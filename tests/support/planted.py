@@ -109,7 +109,7 @@ _CREATE_ALL: LiteralString = """
 PLACES: Final = ("public", "pg_temp")
 
 
-def plant(connection: psycopg.Connection, planter: str, place: str = "public") -> None:
+def restartable(connection: psycopg.Connection, planter: str, place: str = "public") -> None:
     """Plant everything in a schema as a role; the connection's own role is as before afterwards."""
     names = {
         "schema": sql.Identifier(place),

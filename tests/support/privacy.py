@@ -51,8 +51,8 @@ def leaks(line: str) -> list[str]:
 
 def check(lines: str) -> None:
     """Fail if one of the lines tells too much."""
-    told = {line: found for line in lines.splitlines() if (found := leaks(line))}
-    assert not told, f"log lines quote what they must not: {told}"
+    reported = {line: found for line in lines.splitlines() if (found := leaks(line))}
+    assert not reported, f"log lines quote what they must not: {reported}"
 
 
 class Watch(logging.Handler):

@@ -125,18 +125,18 @@ class Queue:
         """Begin the calls for emails of one claim; returns those that may be made."""
         ids = [email.id for email in claimed]
         token = claimed[0].lease_token
-        begun = self.rows("SELECT * FROM mailgres.start_attempts(%s, %s)", token, ids)
-        return {row[0] for row in begun}
+        started = self.rows("SELECT * FROM mailgres.start_attempts(%s, %s)", token, ids)
+        return {row[0] for row in started}
 
     def finish(self, *outcomes: dict[str, Any]) -> list[Any]:
         """Report outcomes."""
         return self.rows("SELECT * FROM mailgres.finish(%s)", Jsonb(list(outcomes)))
 
-    def attempt(self, outcome: str, **told: Any) -> Any:
+    def attempt(self, outcome: str, **reported: Any) -> Any:
         """Claim the one email that is due, begin, report the outcome; returns the email."""
         email = self.claim_one()
         assert self.start_attempts([email]) == {email.id}
-        (done,) = self.finish(report(email, outcome, **told))
+        (done,) = self.finish(report(email, outcome, **reported))
         assert done.refused is None
         return self.email(email.id)
 
@@ -179,16 +179,16 @@ class Queue:
         return count
 
 
-def report(email: Any, outcome: str, **told: Any) -> dict[str, Any]:
+def report(email: Any, outcome: str, **reported: Any) -> dict[str, Any]:
     """What a worker tells `finish` about an email that it claimed."""
     if outcome == "sent":
-        told.setdefault("provider_message_id", f"message of {email.id}")
-    if isinstance(told.get("retry_after"), timedelta):
-        told["retry_after"] = told["retry_after"].total_seconds()
-    return {"id": str(email.id), "token": str(email.lease_token), "outcome": outcome, **told}
+        reported.setdefault("provider_message_id", f"message of {email.id}")
+    if isinstance(reported.get("retry_after"), timedelta):
+        reported["retry_after"] = reported["retry_after"].total_seconds()
+    return {"id": str(email.id), "token": str(email.lease_token), "outcome": outcome, **reported}
 
 
 def is_leased(email: Any) -> bool:
     """Whether any trace of a lease is on the row."""
     lease = (email.lease_token, email.leased_at, email.lease_until, email.lease_worker)
-    return any(value is not None for value in (*lease, email.begun_at))
+    return any(value is not None for value in (*lease, email.attempt_started_at))

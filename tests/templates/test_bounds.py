@@ -43,7 +43,7 @@ def test_values_that_are_no_json() -> None:
     assert failure("x", {"v": object()}) == said
 
 
-def test_a_long_value() -> None:
+def test_template_a_long_value() -> None:
     value = "x" * 1_000_000
     made = render({"en": Content("Hi", "{{ v }}", "<p>{{ v }}</p>")}, {"v": value})
     assert made.html == f"<p>{value}</p>"

@@ -65,7 +65,7 @@ def test_a_template_that_does_not_compile_fails_at_each_email() -> None:
             cache.render("a", 1, {})
 
 
-def test_threads() -> None:
+def test_template_cache_threads() -> None:
     cache = TemplateCache(Source(), size=3)
 
     def work() -> None:

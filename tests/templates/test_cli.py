@@ -29,7 +29,7 @@ def state(conn: psycopg.Connection) -> object:
     ).fetchall()
 
 
-def test_push(templates: Script, write: Write, conn: psycopg.Connection) -> None:
+def test_templates_command_push(templates: Script, write: Write, conn: psycopg.Connection) -> None:
     directory = write(receipt__html=RECEIPT, other__txt=f"{FRONT}a")
     assert templates("push", directory, "--dry-run").splitlines() == [
         "other: created (version 1)",
@@ -66,7 +66,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_who_may_not(
+def test_templates_command_who_may_not(
     database_url: str, write: Write, conn: psycopg.Connection, command: tuple[str, ...]
 ) -> None:
     """Somebody without a role, and somebody whose transactions are read-only."""
@@ -146,7 +146,7 @@ def test_pull_keeps_what_was_edited(templates: Script, tmp_path: Path) -> None:
     ]
 
 
-def test_list(templates: Script, conn: psycopg.Connection) -> None:
+def test_templates_command_list(templates: Script, conn: psycopg.Connection) -> None:
     lines = templates("list").splitlines()
     assert lines[0].split() == ["template", "version", "languages", "needs", "description"]
     assert lines[3].startswith("welcome_user         1        en pt      -      Greets a new user.")
@@ -160,7 +160,7 @@ def test_list(templates: Script, conn: psycopg.Connection) -> None:
     assert listed[2]["retired_at"]
 
 
-def test_show(templates: Script, write: Write) -> None:
+def test_templates_command_show(templates: Script, write: Write) -> None:
     directory = write(receipt__html=RECEIPT)
     templates("push", directory)
     write(receipt__html=RECEIPT.replace("Dear", "Hello"))
@@ -177,13 +177,13 @@ def test_show(templates: Script, write: Write) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "preview", "retire"])
-def test_an_unknown_template(templates: Script, command: str) -> None:
+def test_templates_command_an_unknown_template(templates: Script, command: str) -> None:
     what, hint = templates.fails(command, "welcome_usr")
     assert what == "there is no template 'welcome_usr'"
     assert hint == "Did you mean 'welcome_user'?"
 
 
-def test_preview(templates: Script, write: Write, tmp_path: Path) -> None:
+def test_templates_command_preview(templates: Script, write: Write, tmp_path: Path) -> None:
     payload = '{"name": "<Ana>", "locale": "pt-BR"}'
     shown = templates("preview", "welcome_user", "--payload", payload)
     assert shown.startswith("Subject: Boas-vindas ao nosso serviço\n\nBoas-vindas, <Ana>!\n")
@@ -214,7 +214,9 @@ def test_preview(templates: Script, write: Write, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_payloads(templates: Script, payload: str, said: str, tmp_path: Path) -> None:
+def test_templates_command_bad_payloads(
+    templates: Script, payload: str, said: str, tmp_path: Path
+) -> None:
     given = payload
     if len(payload) > 1000:
         (tmp_path / "deep.json").write_text(payload)
@@ -228,7 +230,9 @@ def test_preview_names_what_is_missing(templates: Script, write: Write) -> None:
     assert what == "receipt (en), subject: `name` is undefined"
 
 
-def test_retire(templates: Script, tmp_path: Path, conn: psycopg.Connection) -> None:
+def test_templates_command_retire(
+    templates: Script, tmp_path: Path, conn: psycopg.Connection
+) -> None:
     assert templates("retire", "welcome_user") == "welcome_user is retired.\n"
     assert templates("retire", "welcome_user") == "welcome_user was retired before.\n"
     with pytest.raises(psycopg.Error, match="there is no template"):
@@ -237,21 +241,21 @@ def test_retire(templates: Script, tmp_path: Path, conn: psycopg.Connection) -> 
     assert not list(tmp_path.glob("welcome_user*"))
 
 
-def test_help_has_examples(templates: Script) -> None:
+def test_templates_command_help_has_examples(templates: Script) -> None:
     assert "mailgres templates push templates/" in templates("push", "-h")
     listed = templates("-h")
     for command in ("push", "pull", "list", "show", "preview", "retire"):
         assert f"  {command}" in listed
 
 
-def test_no_database(write: Write) -> None:
+def test_templates_command_no_database(write: Write) -> None:
     script = Script("")
     assert script.fails("list")[0] == "No database was named"
     # Bad files are found without one.
     assert "line" in script.fails("push", write(a__txt=f"{FRONT}{{% if %}}"))[0]
 
 
-def test_an_empty_database(empty_database_url: str, write: Write) -> None:
+def test_templates_command_an_empty_database(empty_database_url: str, write: Write) -> None:
     script = Script(empty_database_url)
     for command in (("list",), ("push", write(a__txt=f"{FRONT}a"))):
         assert script.fails(*command)[1] == "Run `mailgres migrate`."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from mailgres.cli.templates import templates
+from mailgres.cli.commands.templates import templates
 from mailgres.templates import read_templates
 from mailgres.templates.draft import SETTINGS
 
@@ -31,5 +31,5 @@ def test_the_example_is_a_template(tmp_path: Path) -> None:
     assert draft.settings["required_variables"] == ["name", "total"]
 
 
-def test_the_sql_runs(conn: psycopg.Connection) -> None:
+def test_templates_page_the_sql_runs(conn: psycopg.Connection) -> None:
     conn.execute(blocks("sql")[0])

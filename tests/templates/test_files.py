@@ -74,14 +74,14 @@ def test_more_files_for_text_and_languages(write: Write) -> None:
         assert one(file) == one(directory)
 
 
-def test_another_default_language(write: Write) -> None:
+def test_template_files_another_default_language(write: Write) -> None:
     front = FRONT.replace("+++\n", '+++\nlocale = "de"\n', 1)
     draft = one(write(receipt__txt=f"{front}Hallo", receipt__en__txt=f"{FRONT}Hello"))
     assert set(draft.contents) == {"de", "en"}
     assert draft.default_locale == "de"
 
 
-def test_names_with_dots(write: Write) -> None:
+def test_template_files_names_with_dots(write: Write) -> None:
     directory = write(
         order__txt=f"{FRONT}a",
         order__paid__txt=f"{FRONT}b",
@@ -209,7 +209,7 @@ def test_bad_files(write: Write, files: dict[str, Any], said: str, hint: str) ->
     assert "\n" not in what + do
 
 
-def test_no_such_file(tmp_path: Path) -> None:
+def test_template_files_no_such_file(tmp_path: Path) -> None:
     for name in ("none", "none.html", "none.md"):
         assert refusal(tmp_path / name)[0].endswith(": there is no such template file")
 
@@ -243,7 +243,7 @@ def test_the_same_template_twice(write: Write) -> None:
         ("{{ items }}{{ keys | default('') }}", "items"),
     ],
 )
-def test_required_variables(text: str, required: str) -> None:
+def test_template_files_required_variables(text: str, required: str) -> None:
     draft = Draft("a", {"en": Content("Hi", text)})
     assert draft.derived_variables() == required.split()
 
@@ -265,7 +265,7 @@ def test_required_variables_can_be_given(write: Write) -> None:
 # Back into files.
 
 
-def test_there_and_back(write: Write, tmp_path: Path) -> None:
+def test_template_files_there_and_back(write: Write, tmp_path: Path) -> None:
     directory = write(
         receipt__html=FULL,
         receipt__pt__txt='+++\nsubject = "Olá \\"{{ name }}\\" \\u007f"\n+++\n{{ name }}',

@@ -44,7 +44,7 @@ def template(conn: psycopg.Connection, name: str = "receipt") -> dict[str, Any]:
     return found
 
 
-def test_versions(conn: psycopg.Connection) -> None:
+def test_push_template_versions(conn: psycopg.Connection) -> None:
     assert push(conn, ONE) == 1
     assert push(conn, TWO) == 2
     assert versions(conn) == [
@@ -65,7 +65,7 @@ def test_the_same_again_changes_nothing(conn: psycopg.Connection) -> None:
     assert (template(conn), versions(conn)) == before
 
 
-def test_settings(conn: psycopg.Connection) -> None:
+def test_push_template_settings(conn: psycopg.Connection) -> None:
     settings: dict[str, Any] = {
         "description": "A receipt",
         "required_variables": ["name"],
@@ -151,13 +151,13 @@ def test_bad_input_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a" * 101, "a/b", None])
-def test_bad_names(conn: psycopg.Connection, name: Any) -> None:
+def test_push_template_bad_names(conn: psycopg.Connection, name: Any) -> None:
     with pytest.raises(psycopg.Error, match="a name has letters") as caught:
         push(conn, ONE, name)
     assert caught.value.sqlstate == "MG060"
 
 
-def test_the_default_language(conn: psycopg.Connection) -> None:
+def test_push_template_the_default_language(conn: psycopg.Connection) -> None:
     query = "SELECT mailgres.push_template('receipt', %s, p_default_locale => %s)"
     part = {"subject": "a", "text": "b"}
     for locales, wanted, default in (
@@ -204,7 +204,7 @@ def test_an_email_keeps_the_version_of_its_first_try(conn: psycopg.Connection) -
     assert try_once() == "Hi Ana"
 
 
-def test_pushes_at_once(connect: Connect) -> None:
+def test_push_template_pushes_at_once(connect: Connect) -> None:
     connections = [connect() for _ in range(6)]
 
     def content(number: int) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from support.concurrency import at_once
 from support.rendering import SECRET, content, failure, html_of, subject_of, text_of
 
 
-def test_three_parts() -> None:
+def test_rendering_three_parts() -> None:
     made = render({"en": Content("Hi {{ n }}", "Text {{ n }}", "<b>{{ n }}</b>")}, {"n": "Ana"})
     assert made == Rendered("Hi Ana", "<b>Ana</b>", "Text Ana\n")
 
 
-def test_text_only() -> None:
+def test_rendering_text_only() -> None:
     assert render({"en": content("Hello")}, {}).html is None
 
 
@@ -40,7 +40,7 @@ def test_html_is_escaped_in_html_alone() -> None:
     assert made.html.count("&lt;script&gt;alert(&quot;x&quot;) &amp; &#x27;y&#x27;") == 2
 
 
-def test_links_stay_readable() -> None:
+def test_rendering_links_stay_readable() -> None:
     link = '<a href="https://x.example/?a=1&amp;b=&quot;">'
     assert html_of('<a href="{{ v }}">', v='https://x.example/?a=1&b="') == link
     assert html_of("{{ v }}", v="</b> &#x2f;") == "&lt;/b&gt; &amp;#x2f;"
@@ -177,7 +177,7 @@ def test_a_version_without_content() -> None:
 # null counts as not given.
 
 
-def test_null() -> None:
+def test_rendering_null() -> None:
     source = "{% if n is defined %}<{{ n }}>{% endif %}{{ n | default('d') }}{% if n %}x{% endif %}"
     assert text_of(source, n=None) == "d"
     assert text_of(source, n="v") == "<v>vx"
@@ -227,7 +227,7 @@ def test_lines_of_tags_leave_no_gaps() -> None:
         ({"pt": 1}, "en"),
     ],
 )
-def test_the_language(wanted: Any, chosen: str) -> None:
+def test_rendering_the_language(wanted: Any, chosen: str) -> None:
     template = Template({each: content(each) for each in ("de_AT", "en", "pt", "zh-Hant")})
     for _ in range(2):
         assert template.render({"locale": wanted}).text == f"{chosen}\n"
@@ -241,7 +241,7 @@ def test_the_argument_goes_before_the_payload() -> None:
 @pytest.mark.parametrize(
     ("locales", "chosen"), [("de en fr", "en"), ("de fr", "de"), ("de* en", "de"), ("fr", "fr")]
 )
-def test_the_default_language(locales: str, chosen: str) -> None:
+def test_rendering_the_default_language(locales: str, chosen: str) -> None:
     contents = {
         each.rstrip("*"): Content("Hi", each.rstrip("*"), default=each.endswith("*"))
         for each in locales.split()

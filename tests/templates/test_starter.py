@@ -50,7 +50,7 @@ def test_a_migrated_database_has_them(conn: psycopg.Connection) -> None:
         assert load_contents(conn, name, 1) == draft.contents
 
 
-def test_both_languages(draft: Draft) -> None:
+def test_starter_templates_both_languages(draft: Draft) -> None:
     assert set(draft.contents) == {"en", "pt"}
     assert draft.default_locale == "en"
     assert draft.settings["required_variables"] == []
@@ -58,7 +58,7 @@ def test_both_languages(draft: Draft) -> None:
 
 @pytest.mark.parametrize("locale", ["en", "pt-BR"])
 @pytest.mark.parametrize("given", ["nothing", "nulls", "the sample"])
-def test_they_render(draft: Draft, locale: str, given: str) -> None:
+def test_starter_templates_they_render(draft: Draft, locale: str, given: str) -> None:
     sample = draft.settings["sample"]
     payload = {"nothing": {}, "nulls": dict.fromkeys(sample), "the sample": sample}[given]
     made = Template(draft.contents).render({**payload, "locale": locale})
@@ -75,7 +75,7 @@ def test_they_render(draft: Draft, locale: str, given: str) -> None:
             assert value in made.html
 
 
-def test_the_languages_differ(draft: Draft) -> None:
+def test_starter_templates_the_languages_differ(draft: Draft) -> None:
     template = Template(draft.contents)
     english, portuguese = template.render({}, "en"), template.render({}, "pt")
     assert english.subject != portuguese.subject

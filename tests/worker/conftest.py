@@ -5,10 +5,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from worker.bench import Bench
+from worker.harness import WorkerHarness
 
 
 @pytest.fixture
-def bench(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> Bench:
+def harness(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> WorkerHarness:
     """The queue of the test's own database."""
-    return Bench(conn, database_url, tmp_path)
+    return WorkerHarness(conn, database_url, tmp_path)

@@ -15,12 +15,12 @@ from mailgres import logs
 from mailgres.errors import MailgresError
 from mailgres.janitor import WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.model import Email, Outcome, Settled, Started
+from mailgres.model import ClaimedEmail, Outcome, Settled, Started
 from mailgres.sender import Renderer, Sender
 from mailgres.settings import Settings
-from mailgres.store import QUERIES, Store
 from mailgres.worker import Worker
 from mailgres.worker.fleet import on_signals
+from mailgres.worker.store import QUERIES, Store
 from worker.double import Double, Ledger, hang
 
 
@@ -36,7 +36,7 @@ class Order:
     batch_size: int = 10
     poll: float = 0.1
     grace: float = 30.0
-    patience: float = 10.0
+    timeout: float = 10.0
     drain: bool = False
     janitors: bool = False
     stop_at: str | None = None
@@ -50,7 +50,11 @@ class StoppingStore(Store):
     stop_at: str | None
 
     def start_attempts(
-        self, emails: Iterable[Email], lease: timedelta | None = None, *, checked: bool = True
+        self,
+        emails: Iterable[ClaimedEmail],
+        lease: timedelta | None = None,
+        *,
+        checked: bool = True,
     ) -> Started:
         self._point("start_attempts")
         return super().start_attempts(emails, lease, checked=checked)
@@ -75,14 +79,14 @@ class StoppingRenderer(Renderer):
 
     stopping: StoppingStore
 
-    def render(self, emails: Sequence[Email]) -> Any:
+    def render(self, emails: Sequence[ClaimedEmail]) -> Any:
         self.stopping._point("claimed")
         return super().render(emails)
 
 
 def main(order: Order) -> None:
     ledger = Ledger(Path(order.ledger))
-    store = StoppingStore(order.url, worker=order.name, patience=order.patience)
+    store = StoppingStore(order.url, worker=order.name, timeout=order.timeout)
     store.ledger, store.stop_at = ledger, order.stop_at
     double = Double(ledger, **(order.double or {}))
     renderer = StoppingRenderer(store, "noreply@example.com")

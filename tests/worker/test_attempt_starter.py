@@ -11,10 +11,10 @@ from typing import cast
 import psycopg
 import pytest
 
-from mailgres.model import Email, Started
+from mailgres.model import ClaimedEmail, Started
 from mailgres.sender.attempt_starter import AttemptStarter
-from mailgres.store import Store
-from worker.bench import DEADLINE, until
+from mailgres.worker.store import Store
+from worker.harness import DEADLINE, until
 from worker.test_parts import an_email
 
 
@@ -25,7 +25,7 @@ def test_a_lease_that_was_lost_begins_nothing() -> None:
 
     class Leases:
         def start_attempts(
-            self, emails: Iterable[Email], _lease: timedelta | None, *, checked: bool
+            self, emails: Iterable[ClaimedEmail], _lease: timedelta | None, *, checked: bool
         ) -> Started:
             assert not checked
             return Started({email.claim for email in emails if email == now}, set())
@@ -41,7 +41,7 @@ def test_threads_share_a_statement() -> None:
 
     class Slow:
         def start_attempts(
-            self, emails: Iterable[Email], _lease: timedelta | None, *, checked: bool
+            self, emails: Iterable[ClaimedEmail], _lease: timedelta | None, *, checked: bool
         ) -> Started:
             assert not checked
             asked.append(list(emails))

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any, cast
 
 from mailgres.errors import DatabaseUnreachable
-from mailgres.model import Email, Result
+from mailgres.model import ClaimedEmail, Result
 from mailgres.outage import Outage
-from mailgres.store import Store
 from mailgres.worker.claimer import Claimer
+from mailgres.worker.store import Store
 
 
 class IdleStore:
@@ -28,13 +28,13 @@ class IdleStore:
             raise DatabaseUnreachable
         return self
 
-    def claim(self, *_: Any) -> list[Email]:
+    def claim(self, *_: Any) -> list[ClaimedEmail]:
         return []
 
-    def sleep(self, *_: Any) -> timedelta | None:
+    def mark_asleep(self, *_: Any) -> timedelta | None:
         return self.until_due
 
-    def rise(self, *_: Any) -> None:
+    def mark_awake(self, *_: Any) -> None:
         """Nobody is registered."""
 
     def limits(self) -> None: ...

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from mailgres.settings import Settings
-from mailgres.store import Store
 from mailgres.worker import open_worker
+from mailgres.worker.store import Store
 from support.postgres import Connect
-from worker.bench import Bench, until
+from worker.harness import WorkerHarness, until
 
 SHORT = timedelta(milliseconds=100)
 LONG = timedelta(minutes=1)
@@ -20,9 +20,9 @@ SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 WRITTEN = "SELECT pg_current_xact_id_if_assigned()"
 
 
-def test_statement_timeout(bench: Bench) -> None:
+def test_worker_connection_statement_timeout(harness: WorkerHarness) -> None:
     """It holds for every connection: those of the pool, and the one that claims."""
-    settings = Settings(database_url=bench.url, statement_timeout=SHORT)
+    settings = Settings(database_url=harness.url, statement_timeout=SHORT)
     with open_worker(settings, janitors=False) as worker:
         with worker.store.connection() as pooled:
             assert pooled.execute("SHOW statement_timeout").fetchone() == ("100ms",)
@@ -30,52 +30,54 @@ def test_statement_timeout(bench: Bench) -> None:
             assert own.execute("SHOW statement_timeout").fetchone() == ("100ms",)
 
 
-def test_a_statement_that_takes_too_long(bench: Bench, connect: Connect) -> None:
+def test_a_statement_that_takes_too_long(harness: WorkerHarness, connect: Connect) -> None:
     """A claim that has to wait for a lock ends; the worker asks again, and nothing is lost."""
-    email = bench.enqueue()
+    email = harness.enqueue()
     lock = connect(autocommit=False)
     lock.execute("LOCK TABLE email_queue")
-    bench.variables["MAILGRES_STATEMENT_TIMEOUT"] = "100ms"
-    with bench.script("worker") as worker:
+    harness.variables["MAILGRES_STATEMENT_TIMEOUT"] = "100ms"
+    with harness.script("worker") as worker:
         until(lambda: "statement timeout" in worker.log, "the claim gives up")
         lock.rollback()
-        until(lambda: bench.status_of(email) == "sent", "it is sent")
+        until(lambda: harness.status_of(email) == "sent", "it is sent")
         assert worker.stop()["sent"] == 1
 
 
-def test_listen_off(bench: Bench, connect: Connect) -> None:
+def test_worker_connection_listen_off(harness: WorkerHarness, connect: Connect) -> None:
     """It finds new emails by polling, and no application pays for a notification."""
     ears = connect()
     ears.execute("LISTEN mailgres")
-    bench.variables["MAILGRES_LISTEN"] = "off"
-    bench.variables["MAILGRES_POLL_INTERVAL"] = "50ms"
-    with bench.script("worker", "--worker-name", "deaf") as worker:
+    harness.variables["MAILGRES_LISTEN"] = "off"
+    harness.variables["MAILGRES_POLL_INTERVAL"] = "50ms"
+    with harness.script("worker", "--worker-name", "deaf") as worker:
         heard = "SELECT count(*) FROM mailgres.workers WHERE worker = 'deaf'"
-        until(lambda: bench.value(heard) == 1, "it works")
+        until(lambda: harness.value(heard) == 1, "it works")
         for n in range(1, 4):
-            bench.enqueue()
-            until(lambda: bench.statuses() == {"sent": n}, "it is sent")  # noqa: B023
-            assert bench.value(SLEEPERS) == 0
+            harness.enqueue()
+            until(lambda: harness.statuses() == {"sent": n}, "it is sent")  # noqa: B023
+            assert harness.value(SLEEPERS) == 0
         worker.stop()
     assert "pooler" not in worker.log
-    bench.run("SELECT pg_notify('mailgres', 'end')")
+    harness.run("SELECT pg_notify('mailgres', 'end')")
     assert next(ears.notifies()).payload == "end"
 
 
 @pytest.mark.parametrize(("listen", "registered"), [("auto", 1), ("on", 1), ("off", 0)])
-def test_who_is_registered(bench: Bench, listen: str, registered: int) -> None:
-    settings = Settings(database_url=bench.url, listen=listen)  # type: ignore[arg-type]
+def test_worker_connection_who_is_registered(
+    harness: WorkerHarness, listen: str, registered: int
+) -> None:
+    settings = Settings(database_url=harness.url, listen=listen)  # type: ignore[arg-type]
     with open_worker(settings, janitors=False) as worker, worker.store.connect() as connection:
         assert worker.store.listens == bool(registered)
-        assert worker.store.sleep(connection, LONG) is None
-        assert bench.value(SLEEPERS) == registered
+        assert worker.store.mark_asleep(connection, LONG) is None
+        assert harness.value(SLEEPERS) == registered
 
 
-def test_an_idle_worker_writes_nothing(bench: Bench, connect: Connect) -> None:
+def test_an_idle_worker_writes_nothing(harness: WorkerHarness, connect: Connect) -> None:
     """Polls cost no commit that has to reach the disk: every second, of every worker."""
-    later = bench.value("SELECT mailgres.now()") + LONG
-    bench.enqueue(scheduled_for=later)
-    store = Store(bench.url, worker="here")
+    later = harness.value("SELECT mailgres.now()") + LONG
+    harness.enqueue(scheduled_for=later)
+    store = Store(harness.url, worker="here")
     connection = connect(autocommit=False)
 
     def written() -> bool:
@@ -84,32 +86,32 @@ def test_an_idle_worker_writes_nothing(bench: Bench, connect: Connect) -> None:
         return xact is not None
 
     try:
-        store.sleep(connection, LONG)
+        store.mark_asleep(connection, LONG)
         assert written(), "it registers"
-        store.sleep(connection, LONG)
+        store.mark_asleep(connection, LONG)
         assert not written(), "it is registered"
         assert store.claim(10, LEASE, ["capture"], connection) == []
         assert not written(), "there is nothing to claim"
-        store.sleep(connection, 3 * LONG)
+        store.mark_asleep(connection, 3 * LONG)
         assert written(), "the registration is renewed in time"
-        bench.enqueue()
+        harness.enqueue()
         assert len(store.claim(10, LEASE, ["capture"], connection)) == 1
         assert written(), "a claim is kept"
     finally:
         store.close()
 
 
-def test_leases_of_several_claims_in_one_statement(bench: Bench) -> None:
+def test_leases_of_several_claims_in_one_statement(harness: WorkerHarness) -> None:
     """Each email counts with its own token: one whose lease was lost is no longer held."""
-    bench.use_double(idempotent=False)
-    bench.fill(4)
-    store = Store(bench.url, worker="here")
+    harness.use_double(idempotent=False)
+    harness.fill(4)
+    store = Store(harness.url, worker="here")
     try:
         first = store.claim(2, LEASE, ["double"])
         second = store.claim(2, LEASE, ["double"])
         assert len({email.lease_token for email in (*first, *second)}) == 2
         lost = second[1]
-        bench.run("UPDATE email_queue SET lease_token = gen_random_uuid() WHERE id = %s", lost.id)
+        harness.run("UPDATE email_queue SET lease_token = gen_random_uuid() WHERE id = %s", lost.id)
         ours = {email.claim for email in (*first, *second)} - {lost.claim}
         assert store.extend([*first, *second], LONG) == ours
         assert store.start_attempts([*first, *second]).allowed == ours
@@ -117,11 +119,11 @@ def test_leases_of_several_claims_in_one_statement(bench: Bench) -> None:
         assert store.give_back([]) == set()
     finally:
         store.close()
-    assert bench.statuses() == {"pending": 3, "sending": 1}
+    assert harness.statuses() == {"pending": 3, "sending": 1}
 
 
-def test_time_is_up_for_whoever_asks(bench: Bench) -> None:
-    store = Store(bench.url, worker="here", statement_timeout=SHORT)
+def test_time_is_up_for_whoever_asks(harness: WorkerHarness) -> None:
+    store = Store(harness.url, worker="here", statement_timeout=SHORT)
     try:
         with store.connection() as connection, pytest.raises(psycopg.errors.QueryCanceled):
             connection.execute("SELECT pg_sleep(60)")

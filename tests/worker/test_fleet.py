@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Connect
-from worker.bench import BLOCKED_CALLS, DEADLINE, Bench, Process, until
+from worker.harness import BLOCKED_CALLS, DEADLINE, Process, WorkerHarness, until
 
 SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 BOTH = ("worker", "--processes", "2")
@@ -19,10 +19,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for the childr
 
 
 @pytest.fixture
-def fleet(bench: Bench) -> Iterator[Process]:
+def fleet(harness: WorkerHarness) -> Iterator[Process]:
     """Two workers that have nothing to do."""
-    with bench.script(*BOTH) as parent:
-        until(lambda: bench.value(SLEEPERS) == 2, "both sleep")
+    with harness.script(*BOTH) as parent:
+        until(lambda: harness.value(SLEEPERS) == 2, "both sleep")
         yield parent
 
 
@@ -46,84 +46,84 @@ def runs(pid: int) -> bool:
 
 
 @linux
-def test_one_that_dies_is_replaced(bench: Bench, fleet: Process) -> None:
+def test_one_that_dies_is_replaced(harness: WorkerHarness, fleet: Process) -> None:
     before = children(fleet)
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
     until(lambda: len({*children(fleet)} - {before[0]}) == 2, "a new one")
     assert "a worker died with -9" in fleet.log
-    bench.fill(20)
-    until(lambda: bench.statuses() == {"sent": 20}, "all is sent")
+    harness.fill(20)
+    until(lambda: harness.statuses() == {"sent": 20}, "all is sent")
     fleet.popen.terminate()
     assert fleet.popen.wait(DEADLINE) == 0
 
 
 @linux
-def test_the_parent_is_killed(bench: Bench, fleet: Process) -> None:
+def test_the_parent_is_killed(harness: WorkerHarness, fleet: Process) -> None:
     """Nobody is left who would stop the workers: they end by themselves, and in order."""
     workers = children(fleet)
     fleet.popen.kill()
     fleet.popen.wait(DEADLINE)
     until(lambda: not any(map(runs, workers)), "both have ended")
-    assert bench.value(SLEEPERS) == 0
+    assert harness.value(SLEEPERS) == 0
     assert "the parent died" in fleet.log
 
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_before_it_has_started(bench: Bench, number: signal.Signals) -> None:
+def test_told_to_stop_before_it_has_started(harness: WorkerHarness, number: signal.Signals) -> None:
     """The workers are there, but cannot handle a signal yet: it waits until they can."""
-    with bench.script(*BOTH) as parent:
+    with harness.script(*BOTH) as parent:
         until(lambda: children(parent), "there is a worker")
         workers = children(parent)
         os.killpg(parent.popen.pid, number)
         assert parent.popen.wait(DEADLINE) == 0, parent.log
         assert not any(map(runs, workers))
     assert "Traceback" not in parent.log
-    assert bench.value(SLEEPERS) == 0
+    assert harness.value(SLEEPERS) == 0
 
 
 @linux
-def test_second_signal(bench: Bench, fleet: Process) -> None:
+def test_fleet_second_signal(harness: WorkerHarness, fleet: Process) -> None:
     """The parent does not leave without its workers."""
     workers = children(fleet)
     os.kill(workers[0], signal.SIGSTOP)  # this one will not end by itself
     fleet.popen.terminate()
-    until(lambda: bench.value(SLEEPERS) == 1, "the other one has ended")
+    until(lambda: harness.value(SLEEPERS) == 1, "the other one has ended")
     fleet.popen.terminate()
     assert fleet.popen.wait(DEADLINE) == 128 + signal.SIGTERM
     assert not any(map(runs, workers))
 
 
 @linux
-def test_one_does_not_end_well(bench: Bench, fleet: Process) -> None:
+def test_one_does_not_end_well(harness: WorkerHarness, fleet: Process) -> None:
     """Somebody ought to know, though the others did."""
     victim = children(fleet)[0]
     os.kill(victim, signal.SIGSTOP)
     fleet.popen.terminate()
-    until(lambda: bench.value(SLEEPERS) == 1, "the other one has ended")
+    until(lambda: harness.value(SLEEPERS) == 1, "the other one has ended")
     os.kill(victim, signal.SIGKILL)
     assert fleet.popen.wait(DEADLINE) == 1
     assert "Error: 1 of 2 workers did not end well\nHint: " in fleet.log
 
 
-def test_what_is_wrong_is_said_once(bench: Bench) -> None:
+def test_what_is_wrong_is_said_once(harness: WorkerHarness) -> None:
     """By the parent, and nothing is started again and again."""
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
-    with bench.script(*BOTH, "--database-url", nowhere) as parent:
+    with harness.script(*BOTH, "--database-url", nowhere) as parent:
         assert parent.popen.wait(DEADLINE) == 1
     assert parent.log.startswith("Error: Cannot connect to 127.0.0.1:1/none")
 
 
 @linux
-def test_a_worker_that_is_told_twice(bench: Bench, connect: Connect) -> None:
+def test_a_worker_that_is_told_twice(harness: WorkerHarness, connect: Connect) -> None:
     """By a service manager, and by its parent: what is in flight is finished all the same."""
     inbox = connect(autocommit=False)
-    with bench.script(*BOTH, "--log-level", "info") as fleet:
-        until(lambda: bench.value(SLEEPERS) == 2, "both sleep")
+    with harness.script(*BOTH, "--log-level", "info") as fleet:
+        until(lambda: harness.value(SLEEPERS) == 2, "both sleep")
         inbox.execute("LOCK TABLE mailgres.captured")
-        email = bench.enqueue()
-        until(lambda: bench.value(BLOCKED_CALLS), "a call is under way")
+        email = harness.enqueue()
+        until(lambda: harness.value(BLOCKED_CALLS), "a call is under way")
         for worker in children(fleet):
             os.kill(worker, signal.SIGTERM)
         until(lambda: fleet.log.count("stopping") >= 2, "both have heard it")
@@ -131,12 +131,12 @@ def test_a_worker_that_is_told_twice(bench: Bench, connect: Connect) -> None:
         until(lambda: len(children(fleet)) == 1, "the busy one is left")
         inbox.rollback()
         assert fleet.popen.wait(DEADLINE) == 0, fleet.log
-    assert bench.status_of(email) == "sent"
+    assert harness.status_of(email) == "sent"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_all_of_them(
-    bench: Bench, fleet: Process, connect: Connect, number: signal.Signals
+    harness: WorkerHarness, fleet: Process, connect: Connect, number: signal.Signals
 ) -> None:
     """A terminal's Ctrl-C and a service manager's SIGTERM reach parent and children alike.
 
@@ -144,10 +144,10 @@ def test_a_signal_to_all_of_them(
     """
     inbox = connect(autocommit=False)
     inbox.execute("LOCK TABLE mailgres.captured")
-    email = bench.enqueue()
-    until(lambda: bench.value(BLOCKED_CALLS), "a call is under way")
+    email = harness.enqueue()
+    until(lambda: harness.value(BLOCKED_CALLS), "a call is under way")
     os.killpg(fleet.popen.pid, number)
-    until(lambda: bench.value(SLEEPERS) < 2, "the idle one has stopped")
+    until(lambda: harness.value(SLEEPERS) < 2, "the idle one has stopped")
     inbox.rollback()
     assert fleet.popen.wait(DEADLINE) == 0
-    assert bench.status_of(email) == "sent"
+    assert harness.status_of(email) == "sent"

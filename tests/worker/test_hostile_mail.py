@@ -16,10 +16,10 @@ import pytest
 
 from mailgres.model import Message, Result
 from mailgres.providers.faulty import Fault, FaultyProvider
-from mailgres.sender.discreet import UNTOLD
+from mailgres.sender.redact import UNREDACTABLE
 from support.queue import RESEND, Clock
-from worker.bench import Bench, until
 from worker.double import Double
+from worker.harness import WorkerHarness, until
 
 LETTER = "letter"
 MEGABYTE = 1_000_000
@@ -34,7 +34,7 @@ class Received(NamedTuple):
 
 
 def push(
-    bench: Bench,
+    harness: WorkerHarness,
     subject: str = "Hi",
     text: str = "Hello",
     html: str | None = None,
@@ -42,7 +42,7 @@ def push(
 ) -> None:
     """Make a template, or another version of it."""
     contents = {"en": {"subject": subject, "html": html, "text": text}}
-    bench.run("SELECT mailgres.push_template(%s, %s::jsonb)", name, json.dumps(contents))
+    harness.run("SELECT mailgres.push_template(%s, %s::jsonb)", name, json.dumps(contents))
 
 
 def nested(levels: int) -> str:
@@ -50,26 +50,26 @@ def nested(levels: int) -> str:
     return '{"v":' + "[" * levels + "]" * levels + "}"
 
 
-def received(bench: Bench, email: UUID) -> Received:
+def received(harness: WorkerHarness, email: UUID) -> Received:
     """What arrived of an email that arrived once."""
-    (entry,) = [one for one in bench.ledger.entries("accepted") if one["id"] == str(email)]
+    (entry,) = [one for one in harness.ledger.entries("accepted") if one["id"] == str(email)]
     return Received(*entry["content"])
 
 
-def work(bench: Bench) -> None:
+def work(harness: WorkerHarness) -> None:
     """Let a process send all there is, in calls of ten emails."""
-    with bench.worker(double={"batch_size": 10}) as worker:
-        bench.until_settled()
+    with harness.worker(double={"batch_size": 10}) as worker:
+        harness.until_settled()
         worker.stop()
 
 
-def send(bench: Bench, payload: dict[str, Any] | str) -> Received:
+def send(harness: WorkerHarness, payload: dict[str, Any] | str) -> Received:
     """Send a letter, and return what arrived of it."""
-    bench.use_double(batch_size=10)
-    email = bench.enqueue(LETTER, payload=payload)
-    work(bench)
-    assert bench.status_of(email) == "sent"
-    return received(bench, email)
+    harness.use_double(batch_size=10)
+    email = harness.enqueue(LETTER, payload=payload)
+    work(harness)
+    assert harness.status_of(email) == "sent"
+    return received(harness, email)
 
 
 class Bad(NamedTuple):
@@ -104,40 +104,40 @@ FATE = """
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_email_dies_alone(bench: Bench, name: str) -> None:
+def test_a_bad_email_dies_alone(harness: WorkerHarness, name: str) -> None:
     """It dies with its reason at the first try; the others of its batch are sent, in one call."""
     text, payload, reason = BAD[name]
-    push(bench, text=text)
-    bench.use_double(batch_size=10)
-    with bench.conn.transaction():
-        good = [bench.enqueue(), bench.enqueue()]
-        bad = bench.enqueue(LETTER, payload=payload)
-        good += [bench.enqueue(), bench.enqueue()]
-    work(bench)
+    push(harness, text=text)
+    harness.use_double(batch_size=10)
+    with harness.conn.transaction():
+        good = [harness.enqueue(), harness.enqueue()]
+        bad = harness.enqueue(LETTER, payload=payload)
+        good += [harness.enqueue(), harness.enqueue()]
+    work(harness)
     # Not with its payload: Python's JSON cannot read what is very deep.
-    row = bench.row(FATE, bad)
+    row = harness.row(FATE, bad)
     assert (row.status, row.dead_reason, row.retries) == ("failed", "permanent", 0)
     assert (row.error_class, row.error_code) == ("permanent", "template_failed")
     assert row.error_message.startswith(f"letter v1 (en), {reason}")
-    (call,) = bench.ledger.entries("inside")
+    (call,) = harness.ledger.entries("inside")
     assert sorted(call["ids"]) == sorted(map(str, good))
-    assert bench.ledger.accepted() == dict.fromkeys(map(str, good), 1)
-    assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+    assert harness.ledger.accepted() == dict.fromkeys(map(str, good), 1)
+    assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_all_of_them_at_once(bench: Bench) -> None:
+def test_all_of_them_at_once(harness: WorkerHarness) -> None:
     """A queue of nothing but bad emails calls nobody, and the worker goes on to the next one."""
-    bench.use_double(batch_size=10)
+    harness.use_double(batch_size=10)
     for number, (text, payload, _) in enumerate(BAD.values()):
-        push(bench, text=text, name=f"letter_{number}")
-        bench.enqueue(f"letter_{number}", payload=payload)
-    with bench.worker(double={"batch_size": 10}) as worker:
-        bench.until_settled()
-        assert not bench.ledger.entries("inside")
-        good = bench.enqueue()
-        bench.until_settled()
+        push(harness, text=text, name=f"letter_{number}")
+        harness.enqueue(f"letter_{number}", payload=payload)
+    with harness.worker(double={"batch_size": 10}) as worker:
+        harness.until_settled()
+        assert not harness.ledger.entries("inside")
+        good = harness.enqueue()
+        harness.until_settled()
         assert worker.stop()["dead"] == len(BAD)
-    assert bench.ledger.accepted() == {str(good): 1}
+    assert harness.ledger.accepted() == {str(good): 1}
 
 
 class Refusing(Double):
@@ -145,8 +145,8 @@ class Refusing(Double):
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
         refused = Result("permanent", code="refused", message="no Lisbon here", detail="no Lisbon")
-        told = super().send([one for one in messages if one.email.subject is None])
-        results = iter(told)
+        reported = super().send([one for one in messages if one.email.subject is None])
+        results = iter(reported)
         return [refused if one.email.subject else next(results) for one in messages]
 
 
@@ -157,21 +157,21 @@ NO_ANSWER = Double
 
 
 @pytest.mark.parametrize("kind", [LEFT_OUT, NO_ANSWER])
-def test_deep_and_never_rendered(bench: Bench, kind: type[Double]) -> None:
+def test_deep_and_never_rendered(harness: WorkerHarness, kind: type[Double]) -> None:
     """What is said of it cannot be told apart from its payload; the call was made all the same."""
-    bench.use_double(idempotent=False, batch_size=10)
-    with bench.conn.transaction():
-        good = [bench.enqueue(RESEND), bench.enqueue(RESEND)]
-        bad = bench.enqueue(RESEND, payload=nested(3000), subject="Lisbon", text="Lisbon")
-        good += [bench.enqueue(RESEND), bench.enqueue(RESEND)]
+    harness.use_double(idempotent=False, batch_size=10)
+    with harness.conn.transaction():
+        good = [harness.enqueue(RESEND), harness.enqueue(RESEND)]
+        bad = harness.enqueue(RESEND, payload=nested(3000), subject="Lisbon", text="Lisbon")
+        good += [harness.enqueue(RESEND), harness.enqueue(RESEND)]
     faults = [LOST] if kind is NO_ANSWER else []
-    double = kind(bench.ledger, idempotent=False, batch_size=10)
-    bench.drain(FaultyProvider(double, faults))
-    assert bench.ledger.accepted() == dict.fromkeys(
+    double = kind(harness.ledger, idempotent=False, batch_size=10)
+    harness.drain(FaultyProvider(double, faults))
+    assert harness.ledger.accepted() == dict.fromkeys(
         map(str, [*good, bad] if kind is NO_ANSWER else good), 1
     )
-    row = bench.row(FATE, bad)
-    assert row.error_message == UNTOLD
+    row = harness.row(FATE, bad)
+    assert row.error_message == UNREDACTABLE
     if kind is NO_ANSWER:
         assert (row.status, row.error_class, row.error_code) == (
             "pending",
@@ -179,63 +179,63 @@ def test_deep_and_never_rendered(bench: Bench, kind: type[Double]) -> None:
             "simulated",
         )
         return
-    assert bench.statuses() == {"sent": 4, "failed": 1}
+    assert harness.statuses() == {"sent": 4, "failed": 1}
     assert (row.error_class, row.error_code) == ("permanent", "refused")
 
 
-def test_as_deep_as_allowed(bench: Bench) -> None:
-    push(bench, text="{{ v | tojson }}")
-    assert send(bench, nested(64)).text == "[" * 64 + "]" * 64 + "\n"
+def test_as_deep_as_allowed(harness: WorkerHarness) -> None:
+    push(harness, text="{{ v | tojson }}")
+    assert send(harness, nested(64)).text == "[" * 64 + "]" * 64 + "\n"
 
 
-def test_html(bench: Bench) -> None:
+def test_hostile_email_html(harness: WorkerHarness) -> None:
     """It is text in the HTML part, and itself where nothing is HTML."""
     value = """<img src=x onerror="alert('x')"> & <b>"""
-    push(bench, "{{ v }}", "{{ v }}", '<p title="{{ v }}">{{ v }}</p>')
-    got = send(bench, {"v": value})
+    push(harness, "{{ v }}", "{{ v }}", '<p title="{{ v }}">{{ v }}</p>')
+    got = send(harness, {"v": value})
     assert got.subject == value
     assert got.text == f"{value}\n"
     escaped = "&lt;img src=x onerror=&quot;alert(&#x27;x&#x27;)&quot;&gt; &amp; &lt;b&gt;"
     assert got.html == f'<p title="{escaped}">{escaped}</p>'
 
 
-def test_template_syntax(bench: Bench) -> None:
+def test_hostile_email_template_syntax(harness: WorkerHarness) -> None:
     """What stands in a payload is never taken for a template."""
     value = "{{ 7 * 7 }}{% for x in range(9) %}x{% endfor %}{# gone #}{{ missing }}"
-    push(bench, "{{ v }}", "{{ v }}{{ o.v }}", "{{ v }}")
-    got = send(bench, {"v": value, "o": {"v": value}})
+    push(harness, "{{ v }}", "{{ v }}{{ o.v }}", "{{ v }}")
+    got = send(harness, {"v": value, "o": {"v": value}})
     assert got == (value, value, f"{value * 2}\n")
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\u2028", "\x85", "\x0b", "\x0c"])
-def test_line_ends_in_a_subject(bench: Bench, end: str) -> None:
+def test_line_ends_in_a_subject(harness: WorkerHarness, end: str) -> None:
     """No header can be smuggled in: the subject is one line whatever it is made of."""
-    push(bench, "Hi {{ name }}", "{{ name }}")
+    push(harness, "Hi {{ name }}", "{{ name }}")
     name = f"Eve{end}Bcc: all@example.com{end}{end}<p>body</p>"
-    assert send(bench, {"name": name}).subject == "Hi Eve Bcc: all@example.com <p>body</p>"
+    assert send(harness, {"name": name}).subject == "Hi Eve Bcc: all@example.com <p>body</p>"
 
 
-def test_a_megabyte(bench: Bench) -> None:
+def test_hostile_email_a_megabyte(harness: WorkerHarness) -> None:
     """A long text arrives whole; a subject made of it is cut."""
-    push(bench, "{{ v }}", "{{ v }}", "<p>{{ v }}</p>")
+    push(harness, "{{ v }}", "{{ v }}", "<p>{{ v }}</p>")
     long = "é" + "x" * MEGABYTE
-    got = send(bench, {"v": long})
+    got = send(harness, {"v": long})
     assert got.text == f"{long}\n"
     assert got.html == f"<p>{long}</p>"
     assert len(got.subject) == 998
 
 
-def retire(bench: Bench) -> None:
-    bench.run("SELECT mailgres.retire_template(%s)", LETTER)
+def retire(harness: WorkerHarness) -> None:
+    harness.run("SELECT mailgres.retire_template(%s)", LETTER)
 
 
-def edit(bench: Bench) -> None:
-    push(bench, "second {{ n }} {{ new }}", "second", "<p>second</p>")
+def edit(harness: WorkerHarness) -> None:
+    push(harness, "second {{ n }} {{ new }}", "second", "<p>second</p>")
 
 
-def edit_and_retire(bench: Bench) -> None:
-    edit(bench)
-    retire(bench)
+def edit_and_retire(harness: WorkerHarness) -> None:
+    edit(harness)
+    retire(harness)
 
 
 LOST = Fault("ambiguous", calls=frozenset({1}), accepts=True)
@@ -243,46 +243,46 @@ LOST = Fault("ambiguous", calls=frozenset({1}), accepts=True)
 
 
 @pytest.fixture
-def first_try(bench: Bench) -> UUID:
+def first_try(harness: WorkerHarness) -> UUID:
     """An email whose template has one version so far."""
-    push(bench, "first {{ n }}", "first", "<p>first</p>")
-    bench.use_double()
-    return bench.enqueue(LETTER, payload={"n": 1})
+    push(harness, "first {{ n }}", "first", "<p>first</p>")
+    harness.use_double()
+    return harness.enqueue(LETTER, payload={"n": 1})
 
 
-def assert_first(bench: Bench, email: UUID) -> None:
+def assert_first(harness: WorkerHarness, email: UUID) -> None:
     """With another content under the same key it would not have been sent at all."""
-    assert bench.status_of(email) == "sent"
-    assert received(bench, email) == ("first 1", "<p>first</p>", "first\n")
-    assert bench.email(email).template_version == 1
+    assert harness.status_of(email) == "sent"
+    assert received(harness, email) == ("first 1", "<p>first</p>", "first\n")
+    assert harness.email(email).template_version == 1
 
 
 @pytest.mark.parametrize("change", [edit, retire, edit_and_retire])
 def test_a_template_changed_between_tries(
-    bench: Bench, first_try: UUID, change: Callable[[Bench], None]
+    harness: WorkerHarness, first_try: UUID, change: Callable[[WorkerHarness], None]
 ) -> None:
     """Another worker tries again; it has never seen the version of the first try, and sends it."""
-    clock = Clock(bench.conn)
-    provider = FaultyProvider(Double(bench.ledger), [LOST])
-    assert bench.drain(provider).retried == 1
-    change(bench)
+    clock = Clock(harness.conn)
+    provider = FaultyProvider(Double(harness.ledger), [LOST])
+    assert harness.drain(provider).retried == 1
+    change(harness)
     clock.forward(timedelta(minutes=1))
-    assert bench.drain(provider).sent == 1
+    assert harness.drain(provider).sent == 1
     assert provider.calls == 2
-    assert_first(bench, first_try)
+    assert_first(harness, first_try)
 
 
-def test_a_template_changed_under_a_worker(bench: Bench, first_try: UUID) -> None:
+def test_a_template_changed_under_a_worker(harness: WorkerHarness, first_try: UUID) -> None:
     """The same worker sends both versions, each to those it was pinned for."""
-    clock = Clock(bench.conn)
-    provider = FaultyProvider(Double(bench.ledger), [LOST])
-    with bench.running(provider) as worker:
+    clock = Clock(harness.conn)
+    provider = FaultyProvider(Double(harness.ledger), [LOST])
+    with harness.running(provider) as worker:
         until(lambda: worker.finisher.counts["retried"], "the first try")
-        edit(bench)
-        second = bench.enqueue(LETTER, payload={"n": 2, "new": "!"})
-        until(lambda: bench.status_of(second) == "sent", "the second version is sent")
-        retire(bench)
+        edit(harness)
+        second = harness.enqueue(LETTER, payload={"n": 2, "new": "!"})
+        until(lambda: harness.status_of(second) == "sent", "the second version is sent")
+        retire(harness)
         clock.forward(timedelta(minutes=1))
-        until(lambda: bench.status_of(first_try) == "sent", "the first is sent again")
-    assert received(bench, second) == ("second 2 !", "<p>second</p>", "second\n")
-    assert_first(bench, first_try)
+        until(lambda: harness.status_of(first_try) == "sent", "the first is sent again")
+    assert received(harness, second) == ("second 2 !", "<p>second</p>", "second\n")
+    assert_first(harness, first_try)

@@ -12,8 +12,8 @@ import pytest
 
 from mailgres.model import Message, Result
 from support.queue import RESEND
-from worker.bench import DEADLINE, Bench, until
 from worker.double import NAME, Double
+from worker.harness import DEADLINE, WorkerHarness, until
 
 STEAL = """
     UPDATE email_queue
@@ -22,44 +22,44 @@ STEAL = """
 """
 
 
-def test_a_slow_call_keeps_its_lease(bench: Bench) -> None:
+def test_a_slow_call_keeps_its_lease(harness: WorkerHarness) -> None:
     """Three seconds on a lease of one: nobody else gets it, though all try."""
-    bench.use_double(idempotent=False)
-    emails = bench.fill(2, RESEND)
+    harness.use_double(idempotent=False)
+    emails = harness.fill(2, RESEND)
     slow = {"idempotent": False, "delay": 3.0}
-    with bench.worker(name="slow", lease=1.0, double=slow) as worker:
-        until(lambda: len(bench.ledger.entries("inside")) == 2, "the calls are under way")
-        with bench.worker(name="eager", lease=1.0, double={"idempotent": False}) as eager:
+    with harness.worker(name="slow", lease=1.0, double=slow) as worker:
+        until(lambda: len(harness.ledger.entries("inside")) == 2, "the calls are under way")
+        with harness.worker(name="eager", lease=1.0, double={"idempotent": False}) as eager:
             up = "SELECT count(*) FROM mailgres.sleepers WHERE worker = 'eager'"
-            until(lambda: bench.value(up), "it finds nothing")
-            bench.until_settled()
+            until(lambda: harness.value(up), "it finds nothing")
+            harness.until_settled()
             assert eager.stop()["claimed"] == 0
         assert worker.stop()["sent"] == 2
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
-    assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_emails_that_wait_keep_theirs(bench: Bench) -> None:
+def test_emails_that_wait_keep_theirs(harness: WorkerHarness) -> None:
     """Not only the one in the call: also those that this worker holds for later."""
-    bench.use_double()
-    emails = bench.fill(6)
-    with bench.worker(concurrency=1, lease=1.0, double={"delay": 0.6}) as worker:
-        bench.until_settled()
+    harness.use_double()
+    emails = harness.fill(6)
+    with harness.worker(concurrency=1, lease=1.0, double={"delay": 0.6}) as worker:
+        harness.until_settled()
         assert worker.stop()["claimed"] == 6
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
-    assert bench.value("SELECT max(lease_losses) FROM email_queue") == 0
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_a_call_has_one_lease(bench: Bench) -> None:
+def test_a_call_has_one_lease(harness: WorkerHarness) -> None:
     """However often it was lengthened before: else nobody would miss a dead worker for as long."""
-    bench.use_double(idempotent=False)
-    bench.fill(1, RESEND)
+    harness.use_double(idempotent=False)
+    harness.fill(1, RESEND)
     minute = timedelta(minutes=1)
-    with bench.here(Double(bench.ledger, idempotent=False)) as worker:
+    with harness.here(Double(harness.ledger, idempotent=False)) as worker:
         emails = worker.store.claim(1, minute, [NAME])
-        bench.run("UPDATE email_queue SET leased_at = leased_at - interval '1 hour'")
+        harness.run("UPDATE email_queue SET leased_at = leased_at - interval '1 hour'")
         assert worker.store.start_attempts(emails, minute).allowed == {emails[0].claim}
-    assert bench.value("SELECT lease_until - begun_at FROM email_queue") == minute
+    assert harness.value("SELECT lease_until - attempt_started_at FROM email_queue") == minute
 
 
 @dataclass
@@ -74,55 +74,57 @@ class Gate(Double):
         return super().send(messages)
 
 
-def test_a_lost_lease(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_lease(harness: WorkerHarness, caplog: pytest.LogCaptureFixture) -> None:
     """The result comes too late: it is refused and logged, and the row stays as it is."""
-    bench.use_double()
-    email = bench.enqueue()
-    gate = Gate(bench.ledger)
-    with caplog.at_level(logging.WARNING), bench.running(gate) as worker:
-        until(lambda: bench.ledger.entries("waiting"), "the call is under way")
-        bench.run(STEAL)
-        stolen = bench.email(email)
+    harness.use_double()
+    email = harness.enqueue()
+    gate = Gate(harness.ledger)
+    with caplog.at_level(logging.WARNING), harness.running(gate) as worker:
+        until(lambda: harness.ledger.entries("waiting"), "the call is under way")
+        harness.run(STEAL)
+        stolen = harness.email(email)
         gate.opened.set()
         until(lambda: worker.finisher.counts["lost"], "the result is refused")
         until(lambda: len(worker.held) == 0, "it is let go")
-    assert bench.email(email) == stolen
+    assert harness.email(email) == stolen
     (record,) = [one for one in caplog.records if "lease lost" in one.message]
     assert (record.__dict__["jobId"], record.__dict__["sqlstate"]) == (str(email), "MG030")
 
 
-def test_lost_and_claimed_again(bench: Bench) -> None:
+def test_lost_and_claimed_again(harness: WorkerHarness) -> None:
     """A late result of the first lease does not let go of the second."""
-    bench.use_double()
-    email = bench.enqueue()
-    gate = Gate(bench.ledger)
-    with bench.running(gate, concurrency=2, lease=timedelta(seconds=30)) as worker:
-        until(lambda: bench.ledger.entries("waiting"), "the call is under way")
-        bench.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
-        bench.reap()  # unless a claim of the worker was faster
-        until(lambda: len(bench.ledger.entries("waiting")) == 2, "it is claimed again")
+    harness.use_double()
+    email = harness.enqueue()
+    gate = Gate(harness.ledger)
+    with harness.running(gate, concurrency=2, lease=timedelta(seconds=30)) as worker:
+        until(lambda: harness.ledger.entries("waiting"), "the call is under way")
+        harness.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
+        harness.reap()  # unless a claim of the worker was faster
+        until(lambda: len(harness.ledger.entries("waiting")) == 2, "it is claimed again")
         assert len(worker.held) == 1, "the keeper let go of the first lease"
         gate.opened.set()
-        until(lambda: bench.status_of(email) == "sent", "it is sent")
+        until(lambda: harness.status_of(email) == "sent", "it is sent")
         until(lambda: len(worker.held) == 0, "the second is let go")
     assert worker.finisher.counts == {"sent": 1, "lost": 1}
-    assert bench.ledger.accepted() == {str(email): 1}
+    assert harness.ledger.accepted() == {str(email): 1}
 
 
-def test_nothing_else_is_on_board_while_an_email_of_a_dead_worker_is_sent(bench: Bench) -> None:
-    bench.use_double()
-    emails = bench.fill(30, RESEND, tenants=3)
+def test_nothing_else_is_on_board_while_an_email_of_a_dead_worker_is_sent(
+    harness: WorkerHarness,
+) -> None:
+    harness.use_double()
+    emails = harness.fill(30, RESEND, tenants=3)
     lost = set(sorted(emails)[5:8])
-    bench.run("UPDATE email_queue SET lease_losses = 1 WHERE id = ANY (%s::uuid[])", list(lost))
-    with bench.running(Double(bench.ledger, delay=0.02), concurrency=4):
-        bench.until_settled()
+    harness.run("UPDATE email_queue SET lease_losses = 1 WHERE id = ANY (%s::uuid[])", list(lost))
+    with harness.running(Double(harness.ledger, delay=0.02), concurrency=4):
+        harness.until_settled()
     under_way: set[str] = set()
     most = 0
-    with bench.ledger.alone() as entries:
+    with harness.ledger.alone() as entries:
         calls = [entry for entry in entries if entry["event"] in ("inside", "left")]
     for call in calls:
         under_way ^= set(call["ids"])
         most = max(most, len(under_way))
         assert not under_way & lost or len(under_way) == 1
     assert most > 1, "the others are sent side by side"
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)

@@ -13,8 +13,8 @@ import pytest
 
 from mailgres.model import Message, Result
 from support.postgres import Connect
-from worker.bench import DEADLINE, Bench, until
 from worker.double import Double, Ledger
+from worker.harness import DEADLINE, WorkerHarness, until
 from worker.test_wake import ASLEEP, RARELY
 
 BRIEFLY = timedelta(milliseconds=300)
@@ -35,41 +35,43 @@ class Gate(Double):
 
 
 @pytest.mark.parametrize(
-    ("end", "told"), [("ROLLBACK", {"sent": 11}), ("COMMIT", {"sent": 10, "lost": 1})]
+    ("end", "reported"), [("ROLLBACK", {"sent": 11}), ("COMMIT", {"sent": 10, "lost": 1})]
 )
 def test_outcomes_of_the_others_are_written(
-    bench: Bench, connect: Connect, end: str, told: dict[str, int]
+    harness: WorkerHarness, connect: Connect, end: str, reported: dict[str, int]
 ) -> None:
     """Those of its call, and those that come later; its own when the transaction is over."""
-    bench.use_double(idempotent=False, batch_size=COUNT)
-    emails = bench.fill(COUNT)
-    gate = Gate(bench.ledger)
-    with bench.running(gate, statement_timeout=BRIEFLY) as worker:
-        until(lambda: bench.ledger.accepted().total() == COUNT, "all are with the provider")
+    harness.use_double(idempotent=False, batch_size=COUNT)
+    emails = harness.fill(COUNT)
+    gate = Gate(harness.ledger)
+    with harness.running(gate, statement_timeout=BRIEFLY) as worker:
+        until(lambda: harness.ledger.accepted().total() == COUNT, "all are with the provider")
         slow = connect(autocommit=False)
         slow.execute("SELECT mark_email_sent(%s, 're_1')", [sorted(emails)[3]])
         gate.opens.set()
-        until(lambda: bench.statuses() == {"sent": COUNT - 1, "sending": 1}, "the others are sent")
-        later = bench.enqueue()
-        until(lambda: bench.status_of(later) == "sent", "what comes later is sent")
+        until(
+            lambda: harness.statuses() == {"sent": COUNT - 1, "sending": 1}, "the others are sent"
+        )
+        later = harness.enqueue()
+        until(lambda: harness.status_of(later) == "sent", "what comes later is sent")
         assert worker.finisher.unwritten == 1
         slow.execute(end)
         until(lambda: not len(worker.held), "it has let go of all")
-    assert bench.statuses() == {"sent": COUNT + 1}
-    assert worker.finisher.counts == told
-    assert bench.ledger.accepted() == dict.fromkeys([*emails, str(later)], 1)
+    assert harness.statuses() == {"sent": COUNT + 1}
+    assert worker.finisher.counts == reported
+    assert harness.ledger.accepted() == dict.fromkeys([*emails, str(later)], 1)
 
 
-def test_an_idle_worker_does_not_spin(bench: Bench, connect: Connect) -> None:
+def test_an_idle_worker_does_not_spin(harness: WorkerHarness, connect: Connect) -> None:
     """A retry that is due, and somebody has its row: it is taken up when he has let go of it."""
-    bench.use_double()
-    email = bench.enqueue(scheduled_for=datetime.now(UTC) + timedelta(hours=1))
-    bench.run("UPDATE email_queue SET scheduled_for = now(), next_retry_at = now()")
+    harness.use_double()
+    email = harness.enqueue(scheduled_for=datetime.now(UTC) + timedelta(hours=1))
+    harness.run("UPDATE email_queue SET scheduled_for = now(), next_retry_at = now()")
     slow = connect(autocommit=False)
     slow.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [email])
-    with bench.running(Double(bench.ledger), poll=RARELY) as worker:
-        until(lambda: bench.value(ASLEEP) == 1, "it sleeps")
+    with harness.running(Double(harness.ledger), poll=RARELY) as worker:
+        until(lambda: harness.value(ASLEEP) == 1, "it sleeps")
         slow.rollback()
-        bench.enqueue()
-        until(lambda: bench.statuses() == {"sent": 2}, "both are sent")
+        harness.enqueue()
+        until(lambda: harness.statuses() == {"sent": 2}, "both are sent")
         until(lambda: worker.finisher.counts == {"sent": 2}, "it knows so")

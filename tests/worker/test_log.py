@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mailgres import logs
-from mailgres.model import Email, Message, Outcome, Result, Verdict
+from mailgres.model import ClaimedEmail, Message, Outcome, Result, Verdict
+from mailgres.safe_errors import where
 from mailgres.sender import Renderer
 from mailgres.settings import Settings
-from mailgres.trace import where
 from support.queue import RECIPIENT, Clock
-from worker.bench import Bench
 from worker.double import Double
+from worker.harness import WorkerHarness
 
 SECRET = "the content"
 
@@ -41,12 +41,12 @@ class Chatty(Double):
 class ChattyRenderer(Renderer):
     """A bug of our own that does the same."""
 
-    def render(self, emails: Sequence[Email]) -> list[Message | Outcome]:
+    def render(self, emails: Sequence[ClaimedEmail]) -> list[Message | Outcome]:
         quote(emails[0].recipient_email)
         raise AssertionError
 
 
-def told(caplog: pytest.LogCaptureFixture) -> str:
+def reported(caplog: pytest.LogCaptureFixture) -> str:
     """All that a log could show of what was logged, however it is configured."""
     form = logging.Formatter()
     lines = [f"{form.format(one)} {one.__dict__}" for one in caplog.records]
@@ -63,23 +63,23 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
     ids=["provider", "ours"],
 )
 def test_nothing_of_the_email(
-    bench: Bench,
+    harness: WorkerHarness,
     caplog: pytest.LogCaptureFixture,
     provider: type[Double],
     renderer: type[Renderer],
     said: str,
 ) -> None:
-    bench.use_double()
-    email = bench.enqueue()
+    harness.use_double()
+    email = harness.enqueue()
     with caplog.at_level(logging.DEBUG):
-        assert bench.drain(provider(bench.ledger), renderer=renderer).retried == 1
-    log = told(caplog)
+        assert harness.drain(provider(harness.ledger), renderer=renderer).retried == 1
+    log = reported(caplog)
     assert f"{said}: ValueError at " in log
     assert "worker/test_log.py:" in log
     assert " quote, after KeyError at " in log
     for secret in (RECIPIENT, SECRET, "550 <"):
         assert secret not in log
-    row = bench.email(email)
+    row = harness.email(email)
     assert SECRET not in row.error_message
     assert RECIPIENT not in row.error_message
     # The place is kept for operators, who see it in the dead letter, too.
@@ -146,13 +146,16 @@ KEYS = {
     ids=["dead", "retried"],
 )
 def test_a_failed_try_is_told_once(
-    bench: Bench, caplog: pytest.LogCaptureFixture, provider: type[Double], expected: dict[str, Any]
+    harness: WorkerHarness,
+    caplog: pytest.LogCaptureFixture,
+    provider: type[Double],
+    expected: dict[str, Any],
 ) -> None:
-    bench.use_double()
-    Clock(bench.conn)
-    email = bench.enqueue(tenant_id="acme", payload={"product": SECRET})
+    harness.use_double()
+    Clock(harness.conn)
+    email = harness.enqueue(tenant_id="acme", payload={"product": SECRET})
     with caplog.at_level(logging.INFO):
-        bench.drain(provider(bench.ledger))
+        harness.drain(provider(harness.ledger))
     (record,) = [one for one in caplog.records if hasattr(one, "jobId")]
     line = json.loads(logs.formatter(Settings(log_format="json"), terminal=False).format(record))
     assert {"level", "message", "timestamp"} | KEYS <= line.keys()
@@ -168,7 +171,7 @@ def test_a_failed_try_is_told_once(
         "template": "welcome_user",
     }
     assert {key: line[key] for key in (*same, *expected)} == same | expected
-    row = bench.email(email)
+    row = harness.email(email)
     assert row.error_message == line["errorReason"]
     assert SECRET in row.error_detail  # for operators, as it came
 

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from mailgres.outage import Outage, is_away
-from worker.bench import Bench, Process, until
-from worker.plant import Plant
-from worker.test_outage import TERMINATE, plant
+from worker.harness import Process, WorkerHarness, until
+from worker.restartable import RestartableHarness
+from worker.test_outage import TERMINATE, restartable
 
-__all__ = ["plant"]
+__all__ = ["restartable"]
 
 
 def lines(process: Process, *least: str) -> list[dict[str, Any]]:
@@ -28,33 +28,35 @@ def events(process: Process) -> list[str | None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("worker",), ("serve",)])
-def test_the_database_goes_and_comes_back(plant: Plant, arguments: tuple[str, ...]) -> None:
-    plant.variables = {
+def test_the_database_goes_and_comes_back(
+    restartable: RestartableHarness, arguments: tuple[str, ...]
+) -> None:
+    restartable.variables = {
         "MAILGRES_SERVE_SECRET": "a-secret-for-the-tests",
         "MAILGRES_SERVE_PORT": "0",
         "MAILGRES_STATEMENT_TIMEOUT": "2s",
     }
-    with plant.script(*arguments) as process:
+    with restartable.script(*arguments) as process:
         until(lambda: "WorkerStarted" in process.log, "it runs")
-        plant.switch_off()
+        restartable.switch_off()
         until(lambda: "DatabaseLost" in process.log, "it says so")
         lost = time.monotonic()
         until(lambda: time.monotonic() - lost > 8, "everything in it has noticed")
-        plant.switch_on()
+        restartable.switch_on()
         until(lambda: "DatabaseBack" in process.log, "it says so")
         if arguments == ("worker",):
-            plant.enqueue()
-            until(lambda: plant.statuses() == {"sent": 1}, "it works again")
+            restartable.enqueue()
+            until(lambda: restartable.statuses() == {"sent": 1}, "it works again")
     assert events(process) == ["DatabaseLost", "DatabaseBack"], process.log
     back = lines(process)[-1]
     assert back["seconds"] >= 8
     assert back["failures"] > 1
 
 
-def test_every_batch_is_one_line(bench: Bench) -> None:
-    bench.fill(7)
-    with bench.script("worker") as process:
-        until(lambda: bench.statuses() == {"sent": 7}, "all are sent")
+def test_every_batch_is_one_line(harness: WorkerHarness) -> None:
+    harness.fill(7)
+    with harness.script("worker") as process:
+        until(lambda: harness.statuses() == {"sent": 7}, "all are sent")
         process.stop()
     found = [line for line in lines(process, "info") if line.get("event") == "BatchFinished"]
     assert sum(line["sent"] for line in found) == 7
@@ -63,10 +65,10 @@ def test_every_batch_is_one_line(bench: Bench) -> None:
     assert {line["action"] for line in found} == {"finish"}
 
 
-def test_connections_that_somebody_cuts_are_an_outage_of_two_lines(bench: Bench) -> None:
-    with bench.script("worker") as process:
+def test_connections_that_somebody_cuts_are_an_outage_of_two_lines(harness: WorkerHarness) -> None:
+    with harness.script("worker") as process:
         until(lambda: "WorkerStarted" in process.log, "it runs")
-        bench.run(TERMINATE)
+        harness.run(TERMINATE)
         until(lambda: "DatabaseBack" in process.log, "it says so")
     assert set(events(process)) == {"DatabaseLost", "DatabaseBack"}
 

@@ -13,26 +13,26 @@ import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
-from mailgres.model import Claim, Email, Outcome, Result, Settled
-from mailgres.store import Store
+from mailgres.model import Claim, ClaimedEmail, Outcome, Result, Settled
 from mailgres.worker.finisher import Finisher
 from mailgres.worker.inflight import InFlight
-from mailgres.worker.keeper import Keeper
-from worker.bench import DEADLINE, until
+from mailgres.worker.lease_keeper import LeaseKeeper
+from mailgres.worker.store import Store
+from worker.harness import DEADLINE, until
 
 
-def an_email(**fields: Any) -> Email:
-    nothing: dict[str, Any] = dict.fromkeys(Email.__dataclass_fields__)
+def an_email(**fields: Any) -> ClaimedEmail:
+    nothing: dict[str, Any] = dict.fromkeys(ClaimedEmail.__dataclass_fields__)
     given = {"id": uuid4(), "lease_token": uuid4(), "generation": 0, **fields}
-    return Email(**{**nothing, **given})
+    return ClaimedEmail(**{**nothing, **given})
 
 
-def sent(email: Email) -> Outcome:
+def sent(email: ClaimedEmail) -> Outcome:
     return Outcome(email, Result("sent", "message"))
 
 
 class TestInFlight:
-    def test_room(self) -> None:
+    def test_room_is_what_the_held_emails_leave(self) -> None:
         held = InFlight(3)
         assert held.wait_for_room(0) == 3
         emails = [an_email() for _ in range(3)]
@@ -42,7 +42,7 @@ class TestInFlight:
         assert held.wait_for_room(0) == 2
         assert held.all() == emails[2:]
 
-    def test_room_for_several(self) -> None:
+    def test_a_claimer_waits_for_room_for_several_emails(self) -> None:
         """Who wants more waits for it, and then takes what there is."""
         held, emails, got = InFlight(3), [an_email() for _ in range(3)], []
         held.add(emails)
@@ -54,7 +54,7 @@ class TestInFlight:
         waiting.join(DEADLINE)
         assert got == [3]
 
-    def test_never_less_than_no_room(self) -> None:
+    def test_room_is_never_negative(self) -> None:
         held = InFlight(1)
         held.add([an_email(), an_email()])
         assert held.wait_for_room(0) == 0
@@ -62,7 +62,7 @@ class TestInFlight:
     @pytest.mark.parametrize(
         "wait", [lambda held: held.wait_for_room(DEADLINE), lambda h: h.wait_until_empty(DEADLINE)]
     )
-    def test_who_waits_is_told(self, wait: Callable[[InFlight], Any]) -> None:
+    def test_a_removed_email_wakes_whoever_waits(self, wait: Callable[[InFlight], Any]) -> None:
         held, email, got = InFlight(1), an_email(), []
         held.add([email])
         waiting = threading.Thread(target=lambda: got.append(wait(held)))
@@ -71,7 +71,7 @@ class TestInFlight:
         waiting.join(DEADLINE)
         assert got == [1]
 
-    def test_age(self) -> None:
+    def test_emails_are_found_by_the_age_of_their_lease(self) -> None:
         now = 100.0
         held = InFlight(9, clock=lambda: now)
         old, young = an_email(), an_email()
@@ -85,7 +85,7 @@ class TestInFlight:
         assert held.older_than(5) == [young]
         assert len(held) == 2
 
-    def test_another_lease_is_another_hold(self) -> None:
+    def test_another_lease_of_an_email_is_held_separately(self) -> None:
         held, first = InFlight(9), an_email()
         second = an_email(id=first.id)
         held.add([first])
@@ -93,7 +93,7 @@ class TestInFlight:
         held.remove([first])
         assert held.all() == [second]
 
-    def test_removed_twice(self) -> None:
+    def test_an_email_may_be_removed_twice(self) -> None:
         held, email = InFlight(1), an_email()
         held.add([email])
         held.remove([email])
@@ -108,7 +108,7 @@ class FakeStore:
     faults: list[Exception] = field(default_factory=list)
     refused: set[UUID] = field(default_factory=set)
     batches: list[list[Outcome]] = field(default_factory=list)
-    extensions: list[list[Email]] = field(default_factory=list)
+    extensions: list[list[ClaimedEmail]] = field(default_factory=list)
     lost: set[UUID] = field(default_factory=set)
     locked: set[UUID] = field(default_factory=set)
     tries: list[tuple[int, bool]] = field(default_factory=list)
@@ -134,7 +134,7 @@ class FakeStore:
     def events(self, _after: int) -> list[tuple[int, str, str, str | None]]:
         return []
 
-    def extend(self, emails: Iterable[Email], _lease: timedelta) -> set[Claim]:
+    def extend(self, emails: Iterable[ClaimedEmail], _lease: timedelta) -> set[Claim]:
         if self.faults:
             raise self.faults.pop(0)
         self.extensions.append(list(emails))
@@ -151,7 +151,7 @@ WAITS = "an outcome waits: somebody else has its row"
 
 
 class TestFinisher:
-    def test_gathers(self) -> None:
+    def test_the_finisher_gathers_outcomes_into_one_statement(self) -> None:
         """What comes within its time is written at once; when enough has come, sooner."""
         store, held = FakeStore(), InFlight(99)
         emails = [an_email() for _ in range(5)]
@@ -164,7 +164,7 @@ class TestFinisher:
         assert writes.close(DEADLINE)
         assert writes.counts == {"sent": 5}
 
-    def test_flushes_at_the_end(self) -> None:
+    def test_the_finisher_writes_what_is_left_when_it_closes(self) -> None:
         store, held = FakeStore(), InFlight(99)
         writes = finisher(store, held, linger=DEADLINE, most=2)
         for _ in range(5):
@@ -181,7 +181,7 @@ class TestFinisher:
         assert writes.close(DEADLINE)
         assert [len(batch) for batch in store.batches] == [6, 3]
 
-    def test_waits_for_the_database(self) -> None:
+    def test_outcomes_wait_for_the_database(self) -> None:
         """The outcomes are kept, and count as held, until they are written."""
         away: list[Exception] = [psycopg.OperationalError("away"), PoolTimeout("none")]
         standby = psycopg.errors.ReadOnlySqlTransaction("a standby")
@@ -196,7 +196,7 @@ class TestFinisher:
         assert store.batches == [[sent(email)]]
         assert writes.close(DEADLINE)
 
-    def test_does_not_wait_for_ever_at_the_end(self) -> None:
+    def test_closing_the_finisher_does_not_wait_for_ever(self) -> None:
         store, held = FakeStore([psycopg.OperationalError("away")] * 50), InFlight(99)
         writes = finisher(store, held)
         writes.put([sent(an_email())])
@@ -205,7 +205,9 @@ class TestFinisher:
         writes.join(DEADLINE)
         assert writes.counts == {"sent": 1}
 
-    def test_one_that_is_blocked(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_outcome_whose_row_is_locked_holds_up_no_other(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """It holds up none of those it came with and none that come later, and is not forgotten."""
         emails = [an_email() for _ in range(8)]
         blocked = emails[5]
@@ -247,7 +249,7 @@ class TestFinisher:
         assert writes.close(DEADLINE)
         assert [len(written) for written in store.batches] == [1, 3]
 
-    def test_refused(self) -> None:
+    def test_an_outcome_whose_lease_was_lost_is_counted_as_lost(self) -> None:
         email, other = an_email(), an_email()
         store, held = FakeStore(refused={email.id}), InFlight(99)
         held.add([email, other])
@@ -257,7 +259,7 @@ class TestFinisher:
         assert writes.close(DEADLINE)
         assert writes.counts == {"lost": 1, "sent": 1}
 
-    def test_one_that_cannot_be_written(self) -> None:
+    def test_an_outcome_that_cannot_be_stored_is_written_without_the_providers_words(self) -> None:
         """It is written in plain words, and the others as they are."""
         store, held = FakeStore(), InFlight(99)
         emails = [an_email() for _ in range(3)]
@@ -271,7 +273,7 @@ class TestFinisher:
         plain = Outcome(emails[1], Result("sent", emails[1].key))
         assert written == [sent(emails[0]), plain, sent(emails[2])]
 
-    def test_one_that_can_never_be_written(self) -> None:
+    def test_an_outcome_that_can_never_be_stored_is_let_go(self) -> None:
         store, held = FakeStore([psycopg.DataError("no")] * 2), InFlight(99)
         email, next_one = an_email(), an_email()
         held.add([email, next_one])
@@ -284,7 +286,7 @@ class TestFinisher:
 
 
 class TestKeeper:
-    def test_lengthens_what_is_a_third_old(self) -> None:
+    def test_leases_are_extended_after_a_third_of_their_time(self) -> None:
         now = 0.0
         store, held = FakeStore(), InFlight(9, clock=lambda: now)
         old, young = an_email(), an_email()
@@ -292,31 +294,31 @@ class TestKeeper:
         now = 0.1
         held.add([young])
         now = 0.11
-        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.3))
+        keeper = LeaseKeeper(cast("Store", store), held, timedelta(seconds=0.3))
         keeper.start()
         until(lambda: store.extensions, "it lengthens")
         keeper.close()
         assert store.extensions == [[old]]
 
-    def test_lost_ones_are_let_go(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_emails_whose_lease_is_lost_are_let_go(self, caplog: pytest.LogCaptureFixture) -> None:
         """Said once, not at every look."""
         email, lost = an_email(), an_email()
         store, held = FakeStore(lost={lost.id}), InFlight(9)
         held.add([email, lost])
-        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.1))
+        keeper = LeaseKeeper(cast("Store", store), held, timedelta(seconds=0.1))
         keeper.start()
         until(lambda: len(store.extensions) >= 3, "it goes on")
         keeper.close()
         assert held.all() == [email]
         assert [record.message for record in caplog.records] == ["leases lost"]
 
-    def test_goes_on_after_an_outage(self) -> None:
+    def test_the_lease_keeper_goes_on_after_an_outage(self) -> None:
         store, held = (
             FakeStore([psycopg.OperationalError("away"), PoolTimeout("none")]),
             InFlight(9),
         )
         held.add([an_email()])
-        keeper = Keeper(cast("Store", store), held, timedelta(seconds=0.1))
+        keeper = LeaseKeeper(cast("Store", store), held, timedelta(seconds=0.1))
         keeper.start()
         until(lambda: store.extensions, "it lengthens again")
         keeper.close()

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from mailgres.store import Store
+from mailgres.worker.store import Store
 from support.postgres import Connect, database_name
-from worker.bench import Bench, until
+from worker.harness import WorkerHarness, until
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 CONFIG = """
@@ -81,36 +81,36 @@ def pooled_url(database_url: str) -> Iterator[str]:
                 bouncer.kill()
 
 
-def test_works_by_polling(bench: Bench, pooled_url: str) -> None:
-    email = bench.enqueue()
-    with bench.script("worker", "--database-url", pooled_url, "--poll-interval", "1s") as worker:
-        until(lambda: bench.status_of(email) == "sent", "it is sent")
-        more = [bench.enqueue() for _ in range(30)]
-        until(lambda: bench.statuses() == {"sent": 31}, "those that come later, too")
+def test_pgbouncer_works_by_polling(harness: WorkerHarness, pooled_url: str) -> None:
+    email = harness.enqueue()
+    with harness.script("worker", "--database-url", pooled_url, "--poll-interval", "1s") as worker:
+        until(lambda: harness.status_of(email) == "sent", "it is sent")
+        more = [harness.enqueue() for _ in range(30)]
+        until(lambda: harness.statuses() == {"sent": 31}, "those that come later, too")
         assert worker.stop()["sent"] == 1 + len(more)
-        assert bench.value("SELECT count(*) FROM mailgres.sleepers") == 0
+        assert harness.value("SELECT count(*) FROM mailgres.sleepers") == 0
     assert worker.log.count("behind a transaction pooler") == 1
     assert "Traceback" not in worker.log
     assert "ERROR" not in worker.log
 
 
-def test_two_workers(bench: Bench, pooled_url: str) -> None:
-    bench.use_double(idempotent=False)
-    emails = bench.fill(100, tenants=5)
+def test_pgbouncer_two_workers(harness: WorkerHarness, pooled_url: str) -> None:
+    harness.use_double(idempotent=False)
+    emails = harness.fill(100, tenants=5)
     double = {"idempotent": False, "delay": 0.01}
     with (
-        bench.worker(name="one", url=pooled_url, double=double) as one,
-        bench.worker(name="two", url=pooled_url, double=double) as two,
+        harness.worker(name="one", url=pooled_url, double=double) as one,
+        harness.worker(name="two", url=pooled_url, double=double) as two,
     ):
-        bench.until_settled()
+        harness.until_settled()
         assert one.stop()["sent"] + two.stop()["sent"] == 100
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
-def test_time_limit(bench: Bench, pooled_url: str, connect: Connect) -> None:
+def test_pgbouncer_time_limit(harness: WorkerHarness, pooled_url: str, connect: Connect) -> None:
     """It holds for a transaction, and does not stay with a connection that others get next."""
     store = Store(pooled_url, worker="here", statement_timeout=timedelta(milliseconds=100))
-    bench.enqueue()
+    harness.enqueue()
     lock = connect(autocommit=False)
     lock.execute("LOCK TABLE email_queue")
     try:
@@ -124,7 +124,7 @@ def test_time_limit(bench: Bench, pooled_url: str, connect: Connect) -> None:
         store.close()
 
 
-def test_listen_on(pooled_url: str) -> None:
+def test_pgbouncer_listen_on(pooled_url: str) -> None:
     """Somebody says that this pooler pools sessions: he is believed."""
     store = Store(pooled_url, worker="here", listen="on")
     store.close()

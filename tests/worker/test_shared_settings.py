@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from e2e.kit import House
+from e2e.harness import E2eHarness
 from mailgres.errors import MailgresError
 from mailgres.settings import load
 from mailgres.worker import open_worker
 from support.postgres import Connect
 from support.program import Program
-from worker.bench import until
+from worker.harness import until
 
 SHARED = """
     SELECT jsonb_build_array(
@@ -46,11 +46,11 @@ KEYS = {
 
 
 @pytest.fixture
-def house(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> House:
+def harness(conn: psycopg.Connection, database_url: str, tmp_path: Path) -> E2eHarness:
     """A queue as the migration made it; workers have credentials for every provider."""
-    house = House(conn, database_url, tmp_path)
-    house.set(**KEYS)
-    return house
+    harness = E2eHarness(conn, database_url, tmp_path)
+    harness.set(**KEYS)
+    return harness
 
 
 @pytest.fixture
@@ -59,183 +59,187 @@ def mailgres(database_url: str) -> Program:
     return Program(database_url)
 
 
-def start(house: House, *providers: str, **variables: str) -> None:
+def start(harness: E2eHarness, *providers: str, **variables: str) -> None:
     """Let a worker start, and stop at once."""
     mine = {f"MAILGRES_{name.upper()}": text for name, text in variables.items()}
     if providers:
         mine["MAILGRES_PROVIDERS"] = ",".join(providers)
-    with open_worker(load(house.variables | mine), janitors=False):
+    with open_worker(load(harness.variables | mine), janitors=False):
         pass
 
 
-def refusal(house: House, *providers: str) -> MailgresError:
+def refusal(harness: E2eHarness, *providers: str) -> MailgresError:
     with pytest.raises(MailgresError) as raised:
-        start(house, *providers)
+        start(harness, *providers)
     return raised.value
 
 
-def told(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
+def reported(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
     return [each for each in caplog.records if getattr(each, "event", None) == event]
 
 
 def test_the_first_worker_sets_the_route_that_the_migration_made_and_says_so(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "mailgres"):
-        start(house, "resend", "smtp")
-    assert house.value(ROUTE, "default") == ["resend", "smtp"]
-    (line,) = told(caplog, "RouteSet")
+        start(harness, "resend", "smtp")
+    assert harness.value(ROUTE, "default") == ["resend", "smtp"]
+    (line,) = reported(caplog, "RouteSet")
     assert line.getMessage() == "the route default now leads to resend, smtp"
 
 
-def test_a_worker_with_other_providers_refuses_to_start_and_changes_nothing(house: House) -> None:
-    start(house, "smtp")
-    before = house.value(SHARED)
-    error = refusal(house, "resend")
+def test_a_worker_with_other_providers_refuses_to_start_and_changes_nothing(
+    harness: E2eHarness,
+) -> None:
+    start(harness, "smtp")
+    before = harness.value(SHARED)
+    error = refusal(harness, "resend")
     assert "the route default leads to the provider smtp" in error.message
     assert "mailgres routes set default resend" in str(error.hint)
-    assert house.value(SHARED) == before
+    assert harness.value(SHARED) == before
 
 
 def test_a_worker_with_one_more_provider_registers_it_and_leaves_the_default_route(
-    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, mailgres: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(house, "smtp")
-    start(house, "resend", "smtp")
-    assert house.value(ROUTE, "default") == ["smtp"]
-    (line,) = told(caplog, "SettingNotApplied")
+    start(harness, "smtp")
+    start(harness, "resend", "smtp")
+    assert harness.value(ROUTE, "default") == ["smtp"]
+    (line,) = reported(caplog, "SettingNotApplied")
     assert "mailgres routes set default resend smtp" in line.getMessage()
     mailgres("routes", "set", "default", "resend", "smtp")
     caplog.clear()
-    start(house, "resend", "smtp")
-    assert house.value(ROUTE, "default") == ["resend", "smtp"]
-    assert told(caplog, "SettingNotApplied") == []
+    start(harness, "resend", "smtp")
+    assert harness.value(ROUTE, "default") == ["resend", "smtp"]
+    assert reported(caplog, "SettingNotApplied") == []
 
 
 def test_a_route_that_an_operator_led_to_capture_is_not_taken_for_a_fresh_one(
-    house: House, mailgres: Program
+    harness: E2eHarness, mailgres: Program
 ) -> None:
     mailgres("routes", "set", "default", "capture")
-    assert "the route default leads to the provider capture" in refusal(house, "smtp").message
-    assert house.value(ROUTE, "default") == ["capture"]
+    assert "the route default leads to the provider capture" in refusal(harness, "smtp").message
+    assert harness.value(ROUTE, "default") == ["capture"]
 
 
 def test_a_worker_without_a_new_account_restarts_while_another_has_it(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else a roll-out of the account would stop each worker that is restarted in between."""
-    start(house, "resend")
-    with open_worker(load(house.variables | {"MAILGRES_PROVIDERS": "resend,resend-acme"})):
-        until(lambda: house.value("SELECT count(*) FROM mailgres.workers"), "it is seen")
-        start(house, "resend")
+    start(harness, "resend")
+    with open_worker(load(harness.variables | {"MAILGRES_PROVIDERS": "resend,resend-acme"})):
+        until(lambda: harness.value("SELECT count(*) FROM mailgres.workers"), "it is seen")
+        start(harness, "resend")
     assert "emails of the route resend-acme are left to other workers" in caplog.text
-    assert "resend-acme" in refusal(house, "resend").message, "nobody has it any more"
+    assert "resend-acme" in refusal(harness, "resend").message, "nobody has it any more"
 
 
 def test_a_worker_with_other_defaults_says_so_and_changes_nothing(
-    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, mailgres: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(house, retry_policy="smtp")
-    before = house.value(SHARED)
-    start(house, retry_policy="patient", expires_after="2d")
-    assert house.value(SHARED) == before
-    said = [line.getMessage() for line in told(caplog, "SettingNotApplied")]
+    start(harness, retry_policy="smtp")
+    before = harness.value(SHARED)
+    start(harness, retry_policy="patient", expires_after="2d")
+    assert harness.value(SHARED) == before
+    said = [line.getMessage() for line in reported(caplog, "SettingNotApplied")]
     assert "mailgres policies default patient" in said[0]
     assert "mailgres policies default --expires-after 2d" in said[1]
     mailgres("policies", "default", "patient", "--expires-after", "2d")
     caplog.clear()
-    start(house, retry_policy="patient", expires_after="2d")
-    assert told(caplog, "SettingNotApplied") == []
+    start(harness, retry_policy="patient", expires_after="2d")
+    assert reported(caplog, "SettingNotApplied") == []
     defaults = "SELECT retry_policy, expires_after = interval '2 days' FROM mailgres.settings"
-    assert house.conn.execute(defaults).fetchone() == ("patient", True)
+    assert harness.conn.execute(defaults).fetchone() == ("patient", True)
 
 
 def test_a_rate_limit_that_an_operator_set_stays(
-    house: House, mailgres: Program, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, mailgres: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(house, "smtp", rate_limit="100/m")
+    start(harness, "smtp", rate_limit="100/m")
     mailgres("providers", "limit", "smtp", "--rate", "1/s")
-    start(house, "smtp", rate_limit="100/m")
+    start(harness, "smtp", rate_limit="100/m")
     limit = "SELECT per_second FROM mailgres.buckets WHERE name = 'emails:smtp'"
-    assert house.value(limit) == 1
-    (line,) = told(caplog, "SettingNotApplied")
+    assert harness.value(limit) == 1
+    (line,) = reported(caplog, "SettingNotApplied")
     assert "mailgres providers limit smtp --rate 100/m" in line.getMessage()
 
 
 def test_a_restart_with_the_same_settings_writes_and_says_nothing(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: E2eHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {"retry_policy": "smtp", "rate_limit": "100/m"}
-    start(house, "resend", "smtp", "resend-acme", **given)
-    before = house.conn.execute(VERSIONS).fetchall()
+    start(harness, "resend", "smtp", "resend-acme", **given)
+    before = harness.conn.execute(VERSIONS).fetchall()
     caplog.clear()
     with caplog.at_level(logging.INFO, "mailgres"):
-        start(house, "resend", "smtp", "resend-acme", **given)
-    assert house.conn.execute(VERSIONS).fetchall() == before
+        start(harness, "resend", "smtp", "resend-acme", **given)
+    assert harness.conn.execute(VERSIONS).fetchall() == before
     assert caplog.records == []
 
 
 def test_of_two_first_workers_at_once_one_sets_the_route_and_the_other_refuses(
-    house: House,
+    harness: E2eHarness,
 ) -> None:
     def attempt(provider: str) -> str | None:
         try:
-            start(house, provider)
+            start(harness, provider)
         except MailgresError:
             return None
         return provider
 
     with ThreadPoolExecutor(2) as pool:
         started = [each for each in pool.map(attempt, ("resend", "smtp")) if each]
-    assert house.value(ROUTE, "default") == started
+    assert harness.value(ROUTE, "default") == started
 
 
 @pytest.mark.parametrize("command", ["worker", "process", "serve"])
 def test_every_command_that_works_the_queue_refuses_a_route_of_others(
-    house: House, command: str
+    harness: E2eHarness, command: str
 ) -> None:
-    start(house, "smtp")
-    before = house.value(SHARED)
-    house.use("resend", serve_secret="a-secret-for-the-tests", serve_port="0")
-    with house.script(command) as process:
+    start(harness, "smtp")
+    before = harness.value(SHARED)
+    harness.use("resend", serve_secret="a-secret-for-the-tests", serve_port="0")
+    with harness.script(command) as process:
         assert process.popen.wait(60) == 1
         assert "the route default leads to the provider smtp" in process.log
-    assert house.value(SHARED) == before
+    assert harness.value(SHARED) == before
 
 
 WORKERS = "SELECT worker, alive, providers FROM email_workers"
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("worker", "--processes", "2")])
-def test_a_worker_that_is_told_to_stop_signs_off(house: House, arguments: tuple[str, ...]) -> None:
+def test_a_worker_that_is_told_to_stop_signs_off(
+    harness: E2eHarness, arguments: tuple[str, ...]
+) -> None:
     count = int(arguments[-1]) if len(arguments) > 1 else 1
-    house.use("smtp")
-    with house.script(*arguments) as process:
-        until(lambda: len(house.rows(WORKERS)) == count, "all are seen")
-        assert all(row.alive and row.providers == ["smtp"] for row in house.rows(WORKERS))
+    harness.use("smtp")
+    with harness.script(*arguments) as process:
+        until(lambda: len(harness.rows(WORKERS)) == count, "all are seen")
+        assert all(row.alive and row.providers == ["smtp"] for row in harness.rows(WORKERS))
         process.popen.terminate()
         assert process.popen.wait(60) == 0, process.log
-    assert house.rows(WORKERS) == []
+    assert harness.rows(WORKERS) == []
 
 
-def test_a_run_that_ends_signs_off_and_is_remembered(house: House) -> None:
-    house.use("smtp")
-    with house.script("process") as process:
+def test_a_run_that_ends_signs_off_and_is_remembered(harness: E2eHarness) -> None:
+    harness.use("smtp")
+    with harness.script("process") as process:
         process.summary()
-    assert house.rows(WORKERS) == []
+    assert harness.rows(WORKERS) == []
     found = "SELECT providers, on_demand, stopped_at IS NOT NULL FROM mailgres.workers"
-    assert house.conn.execute(found).fetchall() == [(["smtp"], True, True)]
+    assert harness.conn.execute(found).fetchall() == [(["smtp"], True, True)]
 
 
 def test_a_worker_says_what_it_is_connected_to_and_what_it_sends_through(
-    house: House, connect: Connect
+    harness: E2eHarness, connect: Connect
 ) -> None:
-    house.use("smtp")
-    with house.script("worker") as process:
+    harness.use("smtp")
+    with harness.script("worker") as process:
         until(lambda: "WorkerStarted" in process.log, "it says so")
     lines: list[dict[str, Any]] = [json.loads(line) for line in process.log.splitlines()]
     (line,) = [line for line in lines if line.get("event") == "WorkerStarted"]
-    info = connect(house.url).info
+    info = connect(harness.url).info
     assert line["database"] == f"{info.host}:{info.port}/{info.dbname}"
     assert line["user"] == info.user
     assert line["providers"] == ["smtp"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from support.queue import HOLD, RESEND
-from worker.bench import Bench, until
+from worker.harness import WorkerHarness, until
 
 EMAILS = 12
 STEPS = ("claimed", "start_attempts", "inside", "left", "finish", "during finish")
@@ -22,125 +22,128 @@ OTHERS = """
 """
 
 
-def kill_at(bench: Bench, step: str, *, idempotent: bool, template: str) -> set[str]:
+def kill_at(harness: WorkerHarness, step: str, *, idempotent: bool, template: str) -> set[str]:
     """Let a worker work until it is at a step, and kill it; the ids of all emails."""
-    bench.use_double(idempotent=idempotent)
-    emails = bench.fill(EMAILS, template)
+    harness.use_double(idempotent=idempotent)
+    emails = harness.fill(EMAILS, template)
     at_provider = step in ("inside", "left")
     double = {"idempotent": idempotent, "hang": step if at_provider else None}
     stop_at = None if at_provider else step
-    with bench.worker(name="the victim", stop_at=stop_at, double=double) as victim:
-        until(lambda: bench.ledger.entries(step), f"it is at {step}")
+    with harness.worker(name="the victim", stop_at=stop_at, double=double) as victim:
+        until(lambda: harness.ledger.entries(step), f"it is at {step}")
         victim.kill()
     # What it had asked of the database before it died may still be done.
-    until(lambda: bench.value(OTHERS) == 0, "its connections have ended")
+    until(lambda: harness.value(OTHERS) == 0, "its connections have ended")
     return emails
 
 
 @pytest.mark.parametrize("step", [step for step in STEPS if step != "start_attempts"])
 @pytest.mark.parametrize("letter", [HOLD, RESEND])
-def test_with_keys(bench: Bench, step: str, letter: str) -> None:
-    emails = kill_at(bench, step, idempotent=True, template=letter)
-    assert bench.statuses().get("sending", 0) > 0
-    bench.work_off()
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
-    assert bench.statuses() == {"sent": EMAILS}
-    assert bench.value("SELECT max(retries) FROM email_queue") == 0
+def test_killed_worker_with_keys(harness: WorkerHarness, step: str, letter: str) -> None:
+    emails = kill_at(harness, step, idempotent=True, template=letter)
+    assert harness.statuses().get("sending", 0) > 0
+    harness.work_off()
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.statuses() == {"sent": EMAILS}
+    assert harness.value("SELECT max(retries) FROM email_queue") == 0
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_without_keys_resend(bench: Bench, step: str) -> None:
-    emails = kill_at(bench, step, idempotent=False, template=RESEND)
-    begun = {str(row.id) for row in bench.rows(BEGUN)}
-    before = bench.ledger.accepted()
-    bench.work_off(double={"idempotent": False})
+def test_killed_worker_without_keys_resend(harness: WorkerHarness, step: str) -> None:
+    emails = kill_at(harness, step, idempotent=False, template=RESEND)
+    started = {str(row.id) for row in harness.rows(STARTED)}
+    before = harness.ledger.accepted()
+    harness.work_off(double={"idempotent": False})
 
-    accepted = bench.ledger.accepted()
+    accepted = harness.ledger.accepted()
     assert set(accepted) == emails
     twice = {email for email, count in accepted.items() if count == 2}
     assert max(accepted.values()) <= 2
-    assert twice == begun & set(before)
+    assert twice == started & set(before)
     assert bool(twice) == (step in ("left", "finish", "during finish"))
-    assert bench.statuses() == {"sent": EMAILS}
+    assert harness.statuses() == {"sent": EMAILS}
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_without_keys_hold(bench: Bench, step: str) -> None:
-    emails = kill_at(bench, step, idempotent=False, template=HOLD)
-    begun = {str(row.id) for row in bench.rows(BEGUN)}
-    bench.work_off(double={"idempotent": False})
+def test_killed_worker_without_keys_hold(harness: WorkerHarness, step: str) -> None:
+    emails = kill_at(harness, step, idempotent=False, template=HOLD)
+    started = {str(row.id) for row in harness.rows(STARTED)}
+    harness.work_off(double={"idempotent": False})
 
-    accepted = bench.ledger.accepted()
+    accepted = harness.ledger.accepted()
     assert set(accepted.values()) <= {1}
     dead = {
         str(row.id)
-        for row in bench.rows("SELECT id FROM email_queue WHERE dead_reason = 'uncertain'")
+        for row in harness.rows("SELECT id FROM email_queue WHERE dead_reason = 'uncertain'")
     }
-    assert dead == begun
+    assert dead == started
     assert bool(dead) == (step not in ("claimed", "start_attempts"))
     assert emails - set(accepted) <= dead
-    sent = bench.rows("SELECT id FROM email_queue WHERE status = 'sent'")
+    sent = harness.rows("SELECT id FROM email_queue WHERE status = 'sent'")
     assert {str(row.id) for row in sent} == emails - dead
 
 
-BEGUN = "SELECT id FROM email_queue WHERE begun_at IS NOT NULL"
+STARTED = "SELECT id FROM email_queue WHERE attempt_started_at IS NOT NULL"
 
 
-def test_killed_again_and_again(bench: Bench) -> None:
+def test_killed_again_and_again(harness: WorkerHarness) -> None:
     """Killed at whatever step it is at, several times over."""
-    bench.use_double(batch_size=3)
-    emails = bench.fill(150, RESEND, tenants=5)
+    harness.use_double(batch_size=3)
+    emails = harness.fill(150, RESEND, tenants=5)
     double = {"batch_size": 3, "delay": 0.02}
     for number in range(4):
-        before = bench.ledger.accepted().total()
-        with bench.worker(name=f"victim-{number}", double=double) as victim:
-            until(lambda: bench.ledger.accepted().total() >= before + 15, "it works")  # noqa: B023
+        before = harness.ledger.accepted().total()
+        with harness.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: harness.ledger.accepted().total() >= before + 15, "it works")  # noqa: B023
             victim.kill()
-    assert "sending" in bench.statuses()
-    bench.work_off(double=double)
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
-    assert bench.statuses() == {"sent": 150}
+    assert "sending" in harness.statuses()
+    harness.work_off(double=double)
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.statuses() == {"sent": 150}
 
 
-def test_an_email_that_kills(bench: Bench) -> None:
+def test_an_email_that_kills(harness: WorkerHarness) -> None:
     """One that takes its worker down every time is taken out, and the others get through."""
-    bench.use_double()
-    bench.run("UPDATE mailgres.settings SET max_lease_losses = 2")
-    emails = bench.fill(3)
-    poison = bench.enqueue(recipient_email="poison@example.com")
+    harness.use_double()
+    harness.run("UPDATE mailgres.settings SET max_lease_losses = 2")
+    emails = harness.fill(3)
+    poison = harness.enqueue(recipient_email="poison@example.com")
     double = {"hang": "inside", "hang_on": "poison@example.com"}
     for number in (1, 2):
-        with bench.worker(name=f"victim-{number}", double=double) as victim:
-            until(lambda: len(hung(bench, str(poison))) == number, "it is hit")  # noqa: B023
-            until(lambda: bench.statuses().get("sent") == 3, "the others are sent")
+        with harness.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: len(hung(harness, str(poison))) == number, "it is hit")  # noqa: B023
+            until(lambda: harness.statuses().get("sent") == 3, "the others are sent")
             victim.kill()
-        until(lambda: bench.reap() or None, "its lease ends")
-    assert (bench.email(poison).status, bench.email(poison).dead_reason) == ("failed", "crashed")
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
+        until(lambda: harness.reap() or None, "its lease ends")
+    assert (harness.email(poison).status, harness.email(poison).dead_reason) == (
+        "failed",
+        "crashed",
+    )
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_emails_that_end_their_worker_take_no_other_with_them(
-    bench: Bench, *, idempotent: bool
+    harness: WorkerHarness, *, idempotent: bool
 ) -> None:
     """Two of seven end every worker that calls the provider with them: only these two die."""
-    bench.use_double(idempotent=idempotent)
+    harness.use_double(idempotent=idempotent)
     bombs = ["bomb1@example.com", "bomb2@example.com"]
-    culprits = {str(bench.enqueue(RESEND, bomb)) for bomb in bombs}
-    emails = bench.fill(5, RESEND)
+    culprits = {str(harness.enqueue(RESEND, bomb)) for bomb in bombs}
+    emails = harness.fill(5, RESEND)
     double = {"idempotent": idempotent, "dies_on": bombs, "delay": 0.2}
-    most_losses: int = bench.value("SELECT max_lease_losses FROM mailgres.settings")
+    most_losses: int = harness.value("SELECT max_lease_losses FROM mailgres.settings")
     for number in range(2 * most_losses + 1):
-        with bench.worker(name=f"victim-{number}", double=double) as victim:
-            until(lambda: bench.is_settled() or not victim.alive(), "it died, or all is done")
-    dead = bench.rows("SELECT id FROM email_queue WHERE dead_reason = 'crashed'")
+        with harness.worker(name=f"victim-{number}", double=double) as victim:
+            until(lambda: harness.is_settled() or not victim.alive(), "it died, or all is done")
+    dead = harness.rows("SELECT id FROM email_queue WHERE dead_reason = 'crashed'")
     assert {str(row.id) for row in dead} == culprits
-    assert bench.statuses() == {"sent": 5, "failed": 2}
-    accepted = bench.ledger.accepted()
+    assert harness.statuses() == {"sent": 5, "failed": 2}
+    accepted = harness.ledger.accepted()
     assert set(accepted) == emails
     # With all on board at the first crash, each of the others had a second attempt at most.
     assert max(accepted.values()) <= (1 if idempotent else 2)
 
 
-def hung(bench: Bench, poison: str) -> list[object]:
-    return [entry for entry in bench.ledger.entries("inside") if poison in entry["ids"]]
+def hung(harness: WorkerHarness, poison: str) -> list[object]:
+    return [entry for entry in harness.ledger.entries("inside") if poison in entry["ids"]]

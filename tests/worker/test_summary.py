@@ -13,8 +13,8 @@ import pytest
 from mailgres.model import Message, Result
 from mailgres.worker import Summary
 from support.queue import RESEND, Queue
-from worker.bench import Bench, until
 from worker.double import Double
+from worker.harness import WorkerHarness, until
 
 LEAVES = {
     "sent": Result("sent", "id"),
@@ -40,9 +40,9 @@ class Fickle(Double):
         return [self.dice.choice(list(LEAVES.values())) for _ in messages]
 
 
-def total(told: Summary | dict[str, Any]) -> int:
+def total(reported: Summary | dict[str, Any]) -> int:
     """All ways in which a claimed email can leave a run."""
-    given = told.as_dict() if isinstance(told, Summary) else told
+    given = reported.as_dict() if isinstance(reported, Summary) else reported
     ways = ("sent", "retried", "dead", "lost", "given_back", "refused")
     return sum(int(given[way]) for way in ways)
 
@@ -50,14 +50,14 @@ def total(told: Summary | dict[str, Any]) -> int:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_whatever_happens_a_summary_accounts_for_every_email(
-    bench: Bench, seed: int, *, idempotent: bool
+    harness: WorkerHarness, seed: int, *, idempotent: bool
 ) -> None:
     dice = random.Random(seed)  # noqa: S311 - faults, not secrets
-    bench.use_double(idempotent=idempotent)
-    bench.run("UPDATE mailgres.providers SET failure_threshold = 1000")
-    bench.fill(40, template=RESEND, tenants=3)
+    harness.use_double(idempotent=idempotent)
+    harness.run("UPDATE mailgres.providers SET failure_threshold = 1000")
+    harness.fill(40, template=RESEND, tenants=3)
     # Between the claim and the call somebody does something about the email.
-    bench.run(
+    harness.run(
         "CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " IF NEW.status = 'sending' AND OLD.status = 'pending'"
         f" AND hashtext(NEW.recipient_email || '{seed}') % 4 = 0 THEN"
@@ -66,42 +66,42 @@ def test_whatever_happens_a_summary_accounts_for_every_email(
         " END IF; RETURN NULL; END $$;"
         " CREATE TRIGGER meddle AFTER UPDATE ON email_queue FOR EACH ROW EXECUTE FUNCTION meddle()"
     )
-    provider = Fickle(bench.ledger, idempotent=idempotent, queue=bench, dice=dice)
-    told = bench.drain(provider, concurrency=1, batch_size=7)
-    assert told.claimed >= 40
-    assert told.claimed == total(told)
-    assert (told.refused > 0) is not idempotent  # the others are sent under their claim
-    log = Counter(row.event for row in bench.rows("SELECT event FROM email_logs"))
-    elsewhere = bench.value("SELECT count(*) FROM email_queue WHERE resend_id = 'elsewhere'")
-    assert told.sent == log["sent"] - elsewhere
-    assert told.retried == log["retry"] + log["deferred"]
-    assert told.dead == log["dead"]
-    assert told.lost == elsewhere
+    provider = Fickle(harness.ledger, idempotent=idempotent, queue=harness, dice=dice)
+    reported = harness.drain(provider, concurrency=1, batch_size=7)
+    assert reported.claimed >= 40
+    assert reported.claimed == total(reported)
+    assert (reported.refused > 0) is not idempotent  # the others are sent under their claim
+    log = Counter(row.event for row in harness.rows("SELECT event FROM email_logs"))
+    elsewhere = harness.value("SELECT count(*) FROM email_queue WHERE resend_id = 'elsewhere'")
+    assert reported.sent == log["sent"] - elsewhere
+    assert reported.retried == log["retry"] + log["deferred"]
+    assert reported.dead == log["dead"]
+    assert reported.lost == elsewhere
 
 
-def test_what_is_still_under_way_when_the_grace_is_over_is_lost(bench: Bench) -> None:
-    bench.use_double()
-    bench.fill(3)
-    with bench.worker(concurrency=1, grace=0.5, double={"hang": "inside"}) as worker:
-        until(lambda: bench.ledger.entries("inside"), "a call is under way")
-        told = worker.stop()
-    assert (told["claimed"], told["lost"], told["given_back"]) == (3, 1, 2)
-    assert told["claimed"] == total(told)
+def test_what_is_still_under_way_when_the_grace_is_over_is_lost(harness: WorkerHarness) -> None:
+    harness.use_double()
+    harness.fill(3)
+    with harness.worker(concurrency=1, grace=0.5, double={"hang": "inside"}) as worker:
+        until(lambda: harness.ledger.entries("inside"), "a call is under way")
+        reported = worker.stop()
+    assert (reported["claimed"], reported["lost"], reported["given_back"]) == (3, 1, 2)
+    assert reported["claimed"] == total(reported)
 
 
-def test_what_was_cancelled_since_the_claim_is_refused(bench: Bench) -> None:
-    bench.use_double(idempotent=False)
-    (queue_id,) = bench.fill(1)
+def test_what_was_cancelled_since_the_claim_is_refused(harness: WorkerHarness) -> None:
+    harness.use_double(idempotent=False)
+    (queue_id,) = harness.fill(1)
 
-    with bench.here(Double(bench.ledger, idempotent=False)) as worker:
+    with harness.here(Double(harness.ledger, idempotent=False)) as worker:
         claim = worker.claimer.claim
 
         def then_cancel(limit: int) -> Any:
             emails = claim(limit)
-            bench.run("SELECT cancel_email(%s) WHERE %s", queue_id, bool(emails))
+            harness.run("SELECT cancel_email(%s) WHERE %s", queue_id, bool(emails))
             return emails
 
         worker.claimer.claim = then_cancel  # type: ignore[method-assign]
-        told = worker.drain()
-    assert (told.claimed, told.refused, total(told)) == (1, 1, 1)
-    assert bench.status_of(queue_id) == "cancelled"
+        reported = worker.drain()
+    assert (reported.claimed, reported.refused, total(reported)) == (1, 1, 1)
+    assert harness.status_of(queue_id) == "cancelled"

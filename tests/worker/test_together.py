@@ -6,19 +6,21 @@ import psycopg
 
 from support.postgres import Connect
 from support.queue import Queue
-from worker.bench import Bench
 from worker.double import Ledger
+from worker.harness import WorkerHarness
 
 EMAILS = 300
 TENANTS = 50
 
 
-def fill(bench: Bench) -> set[str]:
+def fill(harness: WorkerHarness) -> set[str]:
     """Many tenants; half of all emails are of one."""
-    with bench.conn.transaction():
+    with harness.conn.transaction():
         return {
             str(
-                bench.enqueue(tenant_id=f"tenant-{n % TENANTS if n % 2 else 0}", priority=1 + n % 9)
+                harness.enqueue(
+                    tenant_id=f"tenant-{n % TENANTS if n % 2 else 0}", priority=1 + n % 9
+                )
             )
             for n in range(EMAILS)
         }
@@ -36,25 +38,25 @@ def process_as_ever(conn: psycopg.Connection, ledger: Ledger) -> int:
     return done
 
 
-def test_each_email_goes_out_once(bench: Bench, connect: Connect) -> None:
+def test_each_email_goes_out_once(harness: WorkerHarness, connect: Connect) -> None:
     """The provider takes no keys: whatever is sent twice, it has twice."""
-    bench.use_double(idempotent=False)
-    emails = fill(bench)
+    harness.use_double(idempotent=False)
+    emails = fill(harness)
     double = {"idempotent": False, "delay": 0.02}
     with (
-        bench.worker(name="one", double=double) as one,
-        bench.worker(name="two", double=double) as two,
-        bench.worker(name="cron", double=double, drain=True) as cron,
+        harness.worker(name="one", double=double) as one,
+        harness.worker(name="two", double=double) as two,
+        harness.worker(name="cron", double=double, drain=True) as cron,
     ):
-        while not bench.ledger.accepted():
+        while not harness.ledger.accepted():
             assert one.alive()
-        by_rpc = process_as_ever(connect(), bench.ledger)
-        bench.until_settled()
-        told = [cron.summary(), one.stop(), two.stop()]
-    assert bench.ledger.accepted() == dict.fromkeys(emails, 1)
-    assert bench.statuses() == {"sent": EMAILS}
+        by_rpc = process_as_ever(connect(), harness.ledger)
+        harness.until_settled()
+        reported = [cron.summary(), one.stop(), two.stop()]
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
+    assert harness.statuses() == {"sent": EMAILS}
     assert by_rpc > 0
-    assert sum(run["sent"] for run in told) + by_rpc == EMAILS
-    assert [run["lost"] for run in told] == [0, 0, 0]
+    assert sum(run["sent"] for run in reported) + by_rpc == EMAILS
+    assert [run["lost"] for run in reported] == [0, 0, 0]
     ends = "SELECT count(*) FROM email_logs WHERE to_status = 'sent'"
-    assert bench.value(ends) == EMAILS
+    assert harness.value(ends) == EMAILS

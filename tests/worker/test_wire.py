@@ -11,7 +11,7 @@ import pytest
 from doubles.resend import KEY, ResendDouble, serve
 from doubles.resend_parts import Fault
 from mailgres import model
-from mailgres.providers.resend import ResendProvider
+from mailgres.providers.resend.provider import ResendProvider
 from mailgres.providers.retry_after import retry_after, server_time
 from providers.mails import mail
 

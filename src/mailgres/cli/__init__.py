@@ -9,43 +9,43 @@ from importlib import import_module
 import click
 
 from mailgres import __version__
-from mailgres.cli.errors import FriendlyGroup
+from mailgres.cli.support.errors import FriendlyGroup
 from mailgres.resources import schema_revision
 from mailgres.settings.kinds import suggestion
 
 __all__ = ["main"]
 
-COMMANDS = {
-    "alerts": "alerts",
-    "cancel": "retry",
-    "config": "config",
-    "demo": "demo",
-    "dev": "dev",
-    "dlq": "dlq",
-    "enqueue": "enqueue",
-    "doctor": "doctor",
-    "errors": "explain",
-    "eta": "eta",
-    "janitor": "janitor",
-    "list": "list",
-    "migrate": "migrate",
-    "policies": "policies",
-    "process": "worker",
-    "producers": "producers",
-    "providers": "providers",
-    "reschedule": "retry",
-    "retry": "retry",
-    "routes": "routes",
-    "senders": "senders",
-    "serve": "serve",
-    "show": "show_email",
-    "status": "status",
-    "suppressions": "suppressions",
-    "templates": "templates",
-    "tenants": "tenants",
-    "worker": "worker",
-}
-"""Every command and the module of this package that has it."""
+COMMANDS = (
+    "alerts",
+    "cancel",
+    "config",
+    "demo",
+    "dev",
+    "dlq",
+    "doctor",
+    "enqueue",
+    "errors",
+    "eta",
+    "janitor",
+    "list",
+    "migrate",
+    "policies",
+    "process",
+    "producers",
+    "providers",
+    "reschedule",
+    "retry",
+    "routes",
+    "senders",
+    "serve",
+    "show",
+    "status",
+    "suppressions",
+    "templates",
+    "tenants",
+    "worker",
+)
+"""Every command; its module in `commands/` has its name."""
 
 
 class Commands(FriendlyGroup):
@@ -59,7 +59,7 @@ class Commands(FriendlyGroup):
         """One command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"mailgres.cli.{COMMANDS[cmd_name]}")
+        module = import_module(f"mailgres.cli.commands.{cmd_name}")
         by_name = (each for each in vars(module).values() if isinstance(each, click.Command))
         return next(each for each in by_name if each.name == cmd_name)
 
@@ -73,7 +73,7 @@ class Commands(FriendlyGroup):
         return super().resolve_command(ctx, args)
 
 
-def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
+def _print_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
     if asked and not context.resilient_parsing:
         click.echo(f"mailgres {__version__}, schema {schema_revision()}")
         context.exit()
@@ -85,7 +85,7 @@ def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bo
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_tell_version,
+    callback=_print_version,
     help="Show the version, and the revision of the schema that it brings.",
 )
 @click.pass_context

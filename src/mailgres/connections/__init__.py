@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from mailgres.connections.calls import not_a_connection
+from mailgres.connections.query_calls import not_a_connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlalchemy.ext.asyncio
     import sqlalchemy.orm
 
-    from mailgres.connections.calls import Steps
+    from mailgres.connections.query_calls import Steps
 
     SyncConnection: TypeAlias = (
         psycopg.Connection[Any]
@@ -47,11 +47,11 @@ def run(
     """
     libraries = {cls.__module__.partition(".")[0] for cls in type(connection).__mro__}
     if "psycopg" in libraries:
-        from mailgres.connections import through_psycopg  # noqa: PLC0415 - loaded when needed
+        from mailgres.connections import psycopg_adapter  # noqa: PLC0415 - loaded when needed
 
-        return through_psycopg.run(connection, steps, several=several)
+        return psycopg_adapter.run(connection, steps, several=several)
     if "sqlalchemy" in libraries:
-        from mailgres.connections import through_sqlalchemy  # noqa: PLC0415 - loaded when needed
+        from mailgres.connections import sqlalchemy_adapter  # noqa: PLC0415 - loaded when needed
 
-        return through_sqlalchemy.run(connection, steps)
+        return sqlalchemy_adapter.run(connection, steps)
     raise not_a_connection(connection)

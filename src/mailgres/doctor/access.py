@@ -11,7 +11,7 @@ from mailgres.transport import of_connection, protection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 LOGIN = "mailgres_worker_login"
 """The login role of workers that deploy/roles.sql creates."""
@@ -22,29 +22,29 @@ EXPOSED = {
 VERIFY = "add sslmode=verify-full, and sslrootcert with the file of its CA, to"
 
 
-def tls(patient: Patient) -> Iterator[Finding]:
+def tls(context: DoctorContext) -> Iterator[Finding]:
     """Our own connection stays on the machine, or verifies the server."""
-    if patient.connection is None:
+    if context.connection is None:
         return
-    if how := EXPOSED.get(protection(of_connection(patient.connection))):
-        url = f"the URL from {patient.settings.origin('database_url')}"
+    if how := EXPOSED.get(protection(of_connection(context.connection))):
+        url = f"the URL from {context.settings.origin('database_url')}"
         yield Finding("tls", "warning", f"this shell connects {how}", f"{VERIFY} {url}")
 
 
-def worker_roles(patient: Patient) -> Iterator[Finding]:
+def worker_roles(context: DoctorContext) -> Iterator[Finding]:
     """No worker connects as a superuser or as the owner of the schema."""
-    if patient.one("cluster")["name"] == embedded.OWN_SERVER:
+    if context.one("cluster")["name"] == embedded.OWN_SERVER:
         return  # `mailgres dev` has a server of its own, in which there is only a superuser
-    for row in patient.ask("privileged_workers"):
-        yield _privileged(patient, f"{_workers(row)} as", row)
-    if patient.as_worker:
-        for row in patient.ask("privileged_self"):
-            yield _privileged(patient, "this shell, a worker's, connects as", row)
+    for row in context.ask("privileged_workers"):
+        yield _privileged(context, f"{_workers(row)} as", row)
+    if context.as_worker:
+        for row in context.ask("privileged_self"):
+            yield _privileged(context, "this shell, a worker's, connects as", row)
 
 
-def _privileged(patient: Patient, who: str, row: Mapping[str, Any]) -> Finding:
+def _privileged(context: DoctorContext, who: str, row: Mapping[str, Any]) -> Finding:
     what = "a superuser" if row["superuser"] else "who may act as the owner of the schema"
-    create = patient.grant(
+    create = context.grant(
         f"CREATE ROLE {LOGIN} LOGIN IN ROLE mailgres_worker", f"\\password {LOGIN}"
     )
     return Finding(
@@ -55,9 +55,9 @@ def _privileged(patient: Patient, who: str, row: Mapping[str, Any]) -> Finding:
     )
 
 
-def worker_tls(patient: Patient) -> Iterator[Finding]:
+def worker_tls(context: DoctorContext) -> Iterator[Finding]:
     """The connections of workers stay on their machine, or verify the server."""
-    for row in patient.ask("exposed_workers", exposed=list(EXPOSED)):
+    for row in context.ask("exposed_workers", exposed=list(EXPOSED)):
         how = EXPOSED[row["connection"]]
         fix = f"{VERIFY} the workers' DATABASE_URL"
         yield Finding("worker-tls", "warning", f"{_workers(row)} {how}", fix)

@@ -7,38 +7,38 @@ from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
 from mailgres.doctor.resolver import NoAnswer, txt
-from mailgres.doctor.setup import KEPT
+from mailgres.doctor.setup import LOCAL_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 NAME = "dns"
 SENDS_BY = {"resend": "include:amazonses.com", "ses": "include:amazonses.com", "smtp": "mx"}
 """What an SPF record has to say for each kind of provider."""
 
 
-def from_domain(patient: Patient) -> Iterator[Finding]:
+def from_domain(context: DoctorContext) -> Iterator[Finding]:
     """SPF, DMARC and, where its name is known, DKIM of the domains that emails come from."""
-    for domain, kinds in _senders(patient):
+    for domain, kinds in _senders(context):
         if kinds:
-            yield from _examine(domain, kinds, patient)
+            yield from _examine(domain, kinds, context)
 
 
-def _senders(patient: Patient) -> Iterator[tuple[str, set[str]]]:
+def _senders(context: DoctorContext) -> Iterator[tuple[str, set[str]]]:
     """Domains and the kinds of providers that send for them: a worker's own, or what they say."""
-    if patient.as_worker:
-        domain = domain_of(patient.settings.from_email)
+    if context.as_worker:
+        domain = domain_of(context.settings.from_email)
         if domain is not None:
-            yield domain, {one.kind for one in patient.settings.accounts()} - KEPT
-    elif patient.connection is not None and patient.migrated:
-        for row in patient.ask("sending"):
-            yield row["domain"], set(row["kinds"]) - KEPT
+            yield domain, {one.kind for one in context.settings.accounts()} - LOCAL_KINDS
+    elif context.connection is not None and context.migrated:
+        for row in context.ask("sending"):
+            yield row["domain"], set(row["kinds"]) - LOCAL_KINDS
 
 
-def _examine(domain: str, kinds: set[str], patient: Patient) -> Iterator[Finding]:
-    asked = patient.nameservers
+def _examine(domain: str, kinds: set[str], context: DoctorContext) -> Iterator[Finding]:
+    asked = context.nameservers
     try:
         yield from _spf(domain, kinds, asked)
         yield from _dmarc(domain, asked)

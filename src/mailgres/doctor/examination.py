@@ -10,7 +10,7 @@ import psycopg
 
 from mailgres import database, migrate
 from mailgres.doctor import access, dns, grants, health, jobs, queue, schema, sending, server, setup
-from mailgres.doctor.finding import OPERATOR, QUERIES, Check, Finding, Patient
+from mailgres.doctor.finding import OPERATOR, QUERIES, Check, DoctorContext, Finding
 from mailgres.errors import MailgresError
 from mailgres.settings import DEFINITIONS
 
@@ -53,19 +53,19 @@ def examine(
     settings and the rights of this process matter only if they are a worker's: if they name
     providers, or `as_worker` says so.
     """
-    patient = Patient(
+    context = DoctorContext(
         settings, nameservers=nameservers, as_worker=as_worker or _names_providers(settings)
     )
     with _connection(settings) as (connection, found):
         about = [found]
         if connection is not None:
-            patient = replace(patient, connection=connection)
-            about.append(_version(patient))
-            patient = replace(patient, migrated=about[-1].severity == "ok")
+            context = replace(context, connection=connection)
+            about.append(_version(context))
+            context = replace(context, migrated=about[-1].severity == "ok")
         yield from (each for each in about if not only or each.check in only)
         for check in CHECKS:
             if not only or check.name in only:
-                yield from _make(check, patient, offline=offline)
+                yield from _make(check, context, offline=offline)
 
 
 def _names_providers(settings: Settings) -> bool:
@@ -88,11 +88,11 @@ def _connection(
         yield connection, Finding(REACH, "ok", f"{database.describe(url)} answers")
 
 
-def _version(patient: Patient) -> Finding:
+def _version(context: DoctorContext) -> Finding:
     try:
-        found = migrate.status(patient.settings.database_url)
+        found = migrate.status(context.settings.database_url)
     except MailgresError as error:
-        return Finding(VERSION, "info", f"not checked: {error.message}", patient.let_see(*OPERATOR))
+        return Finding(VERSION, "info", f"not checked: {error.message}", context.let_see(*OPERATOR))
     if found.is_current:
         return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
     if not found.known:
@@ -100,20 +100,20 @@ def _version(patient: Patient) -> Finding:
         return Finding(VERSION, "error", newer, migrate.UPGRADE)
     if found.current is None:
         return Finding(
-            VERSION, "error", "there is no schema of mailgres", patient.mailgres("migrate")
+            VERSION, "error", "there is no schema of mailgres", context.mailgres("migrate")
         )
     older = f"{found.current}, but this mailgres needs {found.head}"
-    return Finding(VERSION, "error", older, patient.mailgres("migrate"))
+    return Finding(VERSION, "error", older, context.mailgres("migrate"))
 
 
-def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
+def _make(check: Check, context: DoctorContext, *, offline: bool) -> list[Finding]:
     """Make a check; what keeps it from being made is a finding, too."""
-    if why := _obstacle(check, patient, offline=offline):
+    if why := _obstacle(check, context, offline=offline):
         return [Finding(check.name, "info", f"not checked: {why}")]
     try:
-        found = list(_asking(check, patient))
+        found = list(_asking(check, context))
     except psycopg.errors.InsufficientPrivilege as error:
-        return [_not_made(check, database.first_line(error), patient.let_see(*check.sees))]
+        return [_not_made(check, database.first_line(error), context.let_see(*check.sees))]
     except psycopg.errors.QueryCanceled:
         return [_not_made(check, "the database took too long")]
     except psycopg.Error as error:
@@ -123,26 +123,26 @@ def _make(check: Check, patient: Patient, *, offline: bool) -> list[Finding]:
     return found or [Finding(check.name, "ok", check.good)]
 
 
-def _obstacle(check: Check, patient: Patient, *, offline: bool) -> str | None:
+def _obstacle(check: Check, context: DoctorContext, *, offline: bool) -> str | None:
     if check.needs == "network":
         return "--offline" if offline else None
     if check.needs == "nothing":
         return None
-    if patient.connection is None or patient.connection.closed:
+    if context.connection is None or context.connection.closed:
         return "no database"
-    if check.needs == "schema" and not patient.migrated:
+    if check.needs == "schema" and not context.migrated:
         return f"see {VERSION}"
     return None
 
 
-def _asking(check: Check, patient: Patient) -> Iterator[Finding]:
+def _asking(check: Check, context: DoctorContext) -> Iterator[Finding]:
     """Make a check in a transaction that changes nothing and ends soon."""
-    if check.needs in ("nothing", "network") or patient.connection is None:
-        yield from check.run(patient)
+    if check.needs in ("nothing", "network") or context.connection is None:
+        yield from check.run(context)
         return
-    with patient.connection.transaction():
-        patient.connection.execute(QUERIES["limits"])
-        yield from check.run(patient)
+    with context.connection.transaction():
+        context.connection.execute(QUERIES["limits"])
+        yield from check.run(context)
 
 
 def _not_made(check: Check, why: str, fix: str | None = None) -> Finding:

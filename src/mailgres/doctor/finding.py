@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Severity = Literal["ok", "info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
 
-QUERIES = queries.load("doctor.sql")
+QUERIES = queries.load("doctor/doctor.sql")
 OPERATOR = ("GRANT mailgres_operator TO {user}",)
 AS_OPERATOR = "run it as a member of mailgres_operator: a worker's role should get no more rights"
 ADMINISTRATOR = '"${ADMIN_DATABASE_URL:?is to be the URL of this database for an administrator}"'
@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
+class DoctorContext:
     """What is examined. Without a connection, only what needs none."""
 
     settings: Settings
@@ -113,7 +113,7 @@ class Check:
     """A question, what it needs to be asked, and what to say if nothing is wrong."""
 
     name: str
-    run: Callable[[Patient], Iterable[Finding]]
+    run: Callable[[DoctorContext], Iterable[Finding]]
     good: str
     needs: Literal["nothing", "database", "schema", "network"] = "schema"
     sees: tuple[str, ...] = OPERATOR

@@ -10,49 +10,49 @@ from mailgres.doctor.schema import expected, plain, relations
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mailgres.doctor.finding import Patient, Severity
+    from mailgres.doctor.finding import DoctorContext, Severity
 
 STRANGERS = ["anon", "authenticated"]
 """Roles that anybody on the internet has on Supabase."""
 
 
-def row_security(patient: Patient) -> Iterator[Finding]:
+def row_security(context: DoctorContext) -> Iterator[Finding]:
     """Every table of the contract has row security, and no policy lets everybody in."""
-    for row in patient.ask("without_row_security", relations=relations()):
+    for row in context.ask("without_row_security", relations=relations()):
         yield Finding(
             "row-security",
             "error",
             f"{row['table']} has no row security",
-            patient.psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
+            context.psql(f"ALTER TABLE {row['table']} ENABLE ROW LEVEL SECURITY"),
         )
-    for row in patient.ask("open_policies", relations=relations(), strangers=STRANGERS):
+    for row in context.ask("open_policies", relations=relations(), strangers=STRANGERS):
         yield Finding(
             "row-security",
             "error",
             f"the policy {row['policy']} on {row['table']} lets in {row['who']}",
-            patient.psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
+            context.psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
         )
 
 
-def grants(patient: Patient) -> Iterator[Finding]:
+def grants(context: DoctorContext) -> Iterator[Finding]:
     """Nobody has a right that `mailgres.intended_grants()` does not name, or it is listed."""
-    for row in patient.ask("unintended_grants", figures=_figures()):
-        yield Finding("grants", _severity(row), _may(row), _revoke(patient, row))
-    for row in patient.ask("strangers_among_ours", strangers=STRANGERS):
+    for row in context.ask("unintended_grants", figures=_figures()):
+        yield Finding("grants", _severity(row), _may(row), _revoke(context, row))
+    for row in context.ask("strangers_among_ours", strangers=STRANGERS):
         yield Finding(
             "grants",
             "error",
             f"{row['who']} is a member of {row['role']}",
-            patient.psql(f"REVOKE {row['role']} FROM {row['who']}") if row["direct"] else None,
+            context.psql(f"REVOKE {row['role']} FROM {row['who']}") if row["direct"] else None,
         )
-    if patient.one("creators_in_public")["everybody"]:
+    if context.one("creators_in_public")["everybody"]:
         yield Finding(
             "grants",
             "info",
             "everybody may create objects in the schema public",
-            patient.psql("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
+            context.psql("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
         )
-    for row in patient.ask("exposed_schema"):
+    for row in context.ask("exposed_schema"):
         without = ", ".join(
             name for name in map(str.strip, row["schemas"].split(",")) if name != "mailgres"
         )
@@ -60,7 +60,7 @@ def grants(patient: Patient) -> Iterator[Finding]:
             "grants",
             "error",
             f"PostgREST exposes the schema mailgres (role {row['role']})",
-            patient.psql(
+            context.psql(
                 f"ALTER ROLE \"{row['role']}\" SET pgrst.db_schemas = '{without}'",
                 "NOTIFY pgrst, 'reload config'",
             ),
@@ -97,10 +97,10 @@ def _may(row: Mapping[str, Any]) -> str:
             return f"{who} may use the {kind} {on} ({row['privileges']}){further}"
 
 
-def _revoke(patient: Patient, row: Mapping[str, Any]) -> str:
+def _revoke(context: DoctorContext, row: Mapping[str, Any]) -> str:
     if row["everybody"]:
-        return patient.psql("SELECT mailgres.secure()")
-    return patient.psql("; ".join(row["revokes"]))
+        return context.psql("SELECT mailgres.secure()")
+    return context.psql("; ".join(row["revokes"]))
 
 
 CHECKS = (

@@ -9,7 +9,7 @@ from mailgres.doctor.finding import Check, Finding, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 OLD, VERY_OLD = 300, 3600
 """Seconds after which an open transaction is a warning, and an error."""
@@ -20,43 +20,43 @@ ENTRY = 400
 """Bytes that an entry of an index may take before it is mostly air."""
 
 
-def indexes(patient: Patient) -> Iterator[Finding]:
+def indexes(context: DoctorContext) -> Iterator[Finding]:
     """No index was left half-built."""
-    for row in patient.ask("invalid_indexes"):
+    for row in context.ask("invalid_indexes"):
         yield Finding(
             "indexes",
             "error",
             f"{row['index']} is invalid: it is written to, but never used",
-            patient.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+            context.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
         )
 
 
-def bloat(patient: Patient) -> Iterator[Finding]:
+def bloat(context: DoctorContext) -> Iterator[Finding]:
     """Dead rows are removed, and indexes are not mostly air."""
-    for row in patient.ask("tables"):
+    for row in context.ask("tables"):
         if row["autovacuum"] is False:
             reset = f"ALTER TABLE {row['table']} RESET (autovacuum_enabled)"
             yield Finding(
-                "bloat", "error", f"autovacuum is off for {row['table']}", patient.psql(reset)
+                "bloat", "error", f"autovacuum is off for {row['table']}", context.psql(reset)
             )
         if is_bloated(row["live"], row["dead"]):
             yield Finding(
                 "bloat",
                 "warning",
                 f"{row['table']} has {row['dead']:,} dead rows and {row['live']:,} live ones",
-                patient.psql(f"VACUUM (ANALYZE) {row['table']}"),
+                context.psql(f"VACUUM (ANALYZE) {row['table']}"),
             )
-    for row in patient.ask("index_sizes"):
+    for row in context.ask("index_sizes"):
         if is_mostly_air(row["bytes"], row["entries"]):
             yield Finding(
                 "bloat",
                 "warning",
                 f"{row['index']} takes {row['bytes'] / 1024**2:,.0f} MB for"
                 f" {row['entries']:,.0f} entries",
-                patient.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
+                context.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
             )
-    if patient.one("autovacuum")["off"]:
-        on = patient.psql("ALTER SYSTEM SET autovacuum = on", "SELECT pg_reload_conf()")
+    if context.one("autovacuum")["off"]:
+        on = context.psql("ALTER SYSTEM SET autovacuum = on", "SELECT pg_reload_conf()")
         yield Finding("bloat", "error", "autovacuum is off for the whole server", on)
 
 
@@ -70,38 +70,38 @@ def is_mostly_air(size: int, entries: float) -> bool:
     return entries >= 0 and size > SLACK + entries * ENTRY
 
 
-def transactions(patient: Patient) -> Iterator[Finding]:
+def transactions(context: DoctorContext) -> Iterator[Finding]:
     """Nobody keeps an old snapshot, for whose sake no dead row can be removed."""
-    for row in patient.ask("old_transactions", old=OLD):
+    for row in context.ask("old_transactions", old=OLD):
         yield Finding(
             "transactions",
             "error" if row["seconds"] > VERY_OLD else "warning",
             f"a transaction of {row['who']} has been open for {duration(row['seconds'])}"
             f" ({row['state']}): no dead row can be removed, and the queue slows down",
-            patient.psql(f"SELECT pg_terminate_backend({row['pid']})"),
+            context.psql(f"SELECT pg_terminate_backend({row['pid']})"),
         )
-    for row in patient.ask("prepared_transactions", old=OLD):
+    for row in context.ask("prepared_transactions", old=OLD):
         yield Finding(
             "transactions",
             "error",
             f"the prepared transaction {row['gid']!r} of {row['owner']} has been waiting for"
             f" {duration(row['seconds'])}",
-            patient.psql(f"ROLLBACK PREPARED {row['quoted']}"),
+            context.psql(f"ROLLBACK PREPARED {row['quoted']}"),
         )
-    for row in patient.ask("idle_slots"):
+    for row in context.ask("idle_slots"):
         yield Finding(
             "transactions",
             "warning",
             f"the replication slot {row['slot']} is not in use and keeps old rows and WAL",
-            patient.psql(f"SELECT pg_drop_replication_slot({row['quoted']})"),
+            context.psql(f"SELECT pg_drop_replication_slot({row['quoted']})"),
         )
-    hidden = patient.one("hidden_activity")["others"]
+    hidden = context.one("hidden_activity")["others"]
     if hidden:
         yield Finding(
             "transactions",
             "info",
             f"not checked: {hidden} connections of others, which this user may not see",
-            patient.grant("GRANT pg_read_all_stats TO {user}"),
+            context.grant("GRANT pg_read_all_stats TO {user}"),
         )
 
 

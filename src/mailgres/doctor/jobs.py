@@ -10,7 +10,7 @@ from mailgres.doctor.finding import Check, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 SECRETS = {
     "a JWT": re.compile(r"\beyJ[\w-]{10,}\.[\w-]+"),
@@ -36,11 +36,11 @@ def secret_in(command: str) -> str | None:
     return next((kind for kind, pattern in SECRETS.items() if pattern.search(command)), None)
 
 
-def secrets(patient: Patient) -> Iterator[Finding]:
+def secrets(context: DoctorContext) -> Iterator[Finding]:
     """No job holds a secret in plain text."""
-    if not patient.one("has_cron")["jobs"]:
+    if not context.one("has_cron")["jobs"]:
         return
-    for row in patient.ask("cron_jobs"):
+    for row in context.ask("cron_jobs"):
         if kind := secret_in(row["command"]):
             yield Finding(
                 "cron-secrets",
@@ -48,28 +48,28 @@ def secrets(patient: Patient) -> Iterator[Finding]:
                 f"the job {row['name']} of pg_cron holds {kind}: whoever reads cron.job has it."
                 " Make a new one, put it into Vault and schedule the job anew, as"
                 " deploy/supabase/process.sql does",
-                patient.psql(f"SELECT cron.unschedule({row['id']})"),
+                context.psql(f"SELECT cron.unschedule({row['id']})"),
             )
-    yield from _own_only(patient, "cron-secrets")
+    yield from _own_only(context, "cron-secrets")
 
 
-def runs(patient: Patient) -> Iterator[Finding]:
+def runs(context: DoctorContext) -> Iterator[Finding]:
     """The last run of each of our jobs succeeded."""
-    if not patient.one("has_cron")["details"]:
+    if not context.one("has_cron")["details"]:
         return
-    for row in patient.ask("failed_jobs"):
+    for row in context.ask("failed_jobs"):
         failed = f"the last run of {row['name']} failed: {row['message']}"
         yield Finding(
             "cron-jobs",
             "error",
             failed,
-            patient.psql(row["look"]),
+            context.psql(row["look"]),
         )
-    yield from _own_only(patient, "cron-jobs")
+    yield from _own_only(context, "cron-jobs")
 
 
-def _own_only(patient: Patient, check: str) -> Iterator[Finding]:
-    if patient.one("unseen_jobs")["some"]:
+def _own_only(context: DoctorContext, check: str) -> Iterator[Finding]:
+    if context.one("unseen_jobs")["some"]:
         own = "not checked: jobs of other users; pg_cron shows your own jobs only"
         yield Finding(check, "info", own, "run mailgres doctor as a superuser, too")
 

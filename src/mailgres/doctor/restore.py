@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from mailgres import database, resources
-from mailgres.doctor.finding import QUERIES, Patient
+from mailgres.doctor.finding import QUERIES, DoctorContext
 from mailgres.doctor.schema import RESHAPED, differences, expected, plain
 from mailgres.errors import MailgresError
 from mailgres.migrate import check
@@ -52,9 +52,9 @@ def restoring_sql(settings: Settings) -> str:
     try:
         with database.connect(settings.database_url) as connection:
             connection.execute(QUERIES["limits"])
-            patient = Patient(settings, connection)
-            found = differences(patient)
-            rows = patient.ask("dependents", names=list(expected()))
+            context = DoctorContext(settings, connection)
+            found = differences(context)
+            rows = context.ask("dependents", names=list(expected()))
     except psycopg.Error as error:
         raise MailgresError(
             f"The schema could not be read: {database.first_line(error)}",

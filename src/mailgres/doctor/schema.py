@@ -17,7 +17,7 @@ from mailgres.doctor.finding import Check, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 EXPECTED = Path(__file__).with_name("schema.json")
 NAME, INDEXES, PUBLICATIONS = "schema-drift", "missing-indexes", "publications"
@@ -104,10 +104,10 @@ def _without_given_name(found: re.Match[str]) -> str:
     return found["cast"] if found["name"] == given else found[0]
 
 
-def differences(patient: Patient) -> dict[str, str]:
+def differences(context: DoctorContext) -> dict[str, str]:
     """What is not as it should be: missing, changed or added, by object."""
     wanted = expected()
-    there = hashes(patient.ask("objects", relations=relations(), functions=functions()))
+    there = hashes(context.ask("objects", relations=relations(), functions=functions()))
     there = _by_our_names(there, wanted)
     found = dict.fromkeys(wanted.keys() - there.keys(), "missing")
     found |= dict.fromkeys(there.keys() - wanted.keys(), "added")
@@ -141,12 +141,12 @@ def _change(wanted: str, there: str) -> str:
     return "changed" if same else RESHAPED
 
 
-def drift(patient: Patient) -> Iterator[Finding]:
+def drift(context: DoctorContext) -> Iterator[Finding]:
     """Nothing is missing or changed, and what was added is named."""
-    found = differences(patient)
+    found = differences(context)
     for name, how in found.items():
         if not name.startswith("index ") and how != "added":
-            yield Finding(NAME, "error", f"{plain(name)} is {how}", _fix(patient, name))
+            yield Finding(NAME, "error", f"{plain(name)} is {how}", _fix(context, name))
     added = [name for name, how in found.items() if how == "added"]
     if added:
         more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
@@ -154,41 +154,41 @@ def drift(patient: Patient) -> Iterator[Finding]:
         yield Finding(NAME, "info", f"not of mailgres: {listed}")
 
 
-def indexes(patient: Patient) -> Iterator[Finding]:
+def indexes(context: DoctorContext) -> Iterator[Finding]:
     """Every index that the queue relies on is there."""
-    for name, how in differences(patient).items():
+    for name, how in differences(context).items():
         if name.startswith("index ") and how != "added":
-            yield Finding(INDEXES, "error", f"{name} is {how}", patient.restore)
+            yield Finding(INDEXES, "error", f"{name} is {how}", context.restore)
 
 
-def _fix(patient: Patient, name: str) -> str:
+def _fix(context: DoctorContext, name: str) -> str:
     if name.startswith(RESTORABLE):
-        return patient.restore
+        return context.restore
     table = ".".join(name.split(" ", 1)[1].split(".")[:2])
     return f"mailgres migrate --sql | grep -A 90 'CREATE TABLE {table} '  # then ALTER it by hand"
 
 
-def unlogged(patient: Patient) -> Iterator[Finding]:
+def unlogged(context: DoctorContext) -> Iterator[Finding]:
     """No table loses its rows in a crash."""
-    for row in patient.ask("unlogged", relations=relations()):
+    for row in context.ask("unlogged", relations=relations()):
         yield Finding(
             "durability",
             "error",
             f"{row['table']} is unlogged: a crash empties it",
-            patient.psql(f"ALTER TABLE {row['table']} SET LOGGED"),
+            context.psql(f"ALTER TABLE {row['table']} SET LOGGED"),
         )
 
 
-def identities(patient: Patient) -> Iterator[Finding]:
+def identities(context: DoctorContext) -> Iterator[Finding]:
     """Every table can be published: one without a replica identity cannot be changed any more."""
-    for row in patient.ask("without_identity", relations=relations()):
+    for row in context.ask("without_identity", relations=relations()):
         stops = " and is published: rows cannot be updated or deleted" if row["published"] else ""
         wanted = "DEFAULT" if row["has_key"] else "FULL"
         yield Finding(
             PUBLICATIONS,
             "error" if row["published"] else "warning",
             f"{row['table']} has no replica identity{stops}",
-            patient.psql(f"ALTER TABLE {row['table']} REPLICA IDENTITY {wanted}"),
+            context.psql(f"ALTER TABLE {row['table']} REPLICA IDENTITY {wanted}"),
         )
 
 

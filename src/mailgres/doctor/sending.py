@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.setup import KEPT, NOT_A_WORKER
+from mailgres.doctor.setup import LOCAL_KINDS, NOT_A_WORKER
 from mailgres.errors import MailgresError
-from mailgres.providers.accounts import open_provider
+from mailgres.providers.registry import open_provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
     from mailgres.model import Result
     from mailgres.settings import Account, Settings
 
-PATIENCE = 10.0
+PROVIDER_TIMEOUT_SECONDS = 10.0
 """Seconds that a provider has to answer; a worker gives it longer."""
 ADVICE = {
     "resend": "Make a key at https://resend.com/api-keys and set it",
@@ -27,7 +27,7 @@ ADVICE = {
 LATER = "The provider cannot be asked now: try again"
 
 
-def try_account(account: Account, settings: Settings, *, at_most: float | None = None) -> Result:
+def check_account(account: Account, settings: Settings, *, at_most: float | None = None) -> Result:
     """Try the credentials of an account, without sending anything."""
     timeout = settings.provider_timeout.total_seconds()
     timeout = min(timeout, at_most) if at_most else timeout
@@ -46,16 +46,16 @@ def advice(account: Account, result: Result) -> str:
     return f"{what}{more}."
 
 
-def credentials(patient: Patient) -> Iterator[Finding]:
+def credentials(context: DoctorContext) -> Iterator[Finding]:
     """Every account of a worker's settings is let in. Nothing is sent."""
-    if not patient.as_worker:
+    if not context.as_worker:
         yield Finding("credentials", "info", NOT_A_WORKER)
         return
-    for account in patient.settings.accounts():
-        if account.kind in KEPT:
+    for account in context.settings.accounts():
+        if account.kind in LOCAL_KINDS:
             continue
         try:
-            result = try_account(account, patient.settings, at_most=PATIENCE)
+            result = check_account(account, context.settings, at_most=PROVIDER_TIMEOUT_SECONDS)
         except MailgresError as error:
             yield Finding("credentials", "error", f"{account.name}: {error.message}", error.hint)
             continue
@@ -76,11 +76,11 @@ def credentials(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def providers(patient: Patient) -> Iterator[Finding]:
+def providers(context: DoctorContext) -> Iterator[Finding]:
     """Every provider that a route names may be used, and a live worker has it."""
-    yield from _missing(patient)
-    yield from _only_captured(patient)
-    for row in patient.ask("providers"):
+    yield from _missing(context)
+    yield from _only_captured(context)
+    for row in context.ask("providers"):
         name = row["name"]
         if row["circuit"] != "closed":
             why = f": {row['circuit_reason']}" if row["circuit_reason"] else ""
@@ -89,7 +89,7 @@ def providers(patient: Patient) -> Iterator[Finding]:
                 "providers",
                 "error",
                 f"the circuit of {name} is {row['circuit']}{why}; it is tried again {until}",
-                patient.mailgres(f"providers reset {name}"),
+                context.mailgres(f"providers reset {name}"),
             )
         if row["paused"]:
             why = f": {row['pause_reason']}" if row["pause_reason"] else ""
@@ -97,47 +97,47 @@ def providers(patient: Patient) -> Iterator[Finding]:
                 "providers",
                 "warning",
                 f"{name} is paused{why}",
-                patient.mailgres(f"providers resume {name}"),
+                context.mailgres(f"providers resume {name}"),
             )
         if not row["enabled"]:
             yield Finding(
-                "providers", "warning", f"{name} is disabled", patient.psql(row["enable"])
+                "providers", "warning", f"{name} is disabled", context.psql(row["enable"])
             )
-        if row["waits_for"]:
+        if row["limited_by"]:
             yield Finding(
                 "providers",
                 "info",
-                f"{name} is left alone because of its {row['waits_for']}",
-                patient.mailgres("eta"),
+                f"{name} is left alone because of its {row['limited_by']}",
+                context.mailgres("eta"),
             )
 
 
-def _missing(patient: Patient) -> Iterator[Finding]:
+def _missing(context: DoctorContext) -> Iterator[Finding]:
     """Routes that lead where no worker goes; of these settings, if they are a worker's."""
-    for row in patient.ask("missing_providers"):
+    for row in context.ask("missing_providers"):
         routes = ", ".join(row["routes"])
         yield Finding(
             "providers",
             "error",
             f"no live worker has {row['provider']}, which the route {routes} leads to",
-            f"{patient.mailgres('routes list')}  # start a worker that has it, or set the route",
+            f"{context.mailgres('routes list')}  # start a worker that has it, or set the route",
         )
-    if patient.as_worker:
-        mine = [account.name for account in patient.settings.accounts()]
-        for row in patient.ask("default_route"):
+    if context.as_worker:
+        mine = [account.name for account in context.settings.accounts()]
+        for row in context.ask("default_route"):
             if row["provider"] not in mine:
                 yield Finding(
                     "providers",
                     "error",
                     f"a worker with these settings refuses to start: the route default leads to"
                     f" {row['provider']}, which they do not name",
-                    patient.mailgres(f"routes set default {' '.join(mine)}"),
+                    context.mailgres(f"routes set default {' '.join(mine)}"),
                 )
 
 
-def _only_captured(patient: Patient) -> Iterator[Finding]:
-    routes = patient.ask("default_route")
-    if routes and all(row["kind"] in KEPT for row in routes):
+def _only_captured(context: DoctorContext) -> Iterator[Finding]:
+    routes = context.ask("default_route")
+    if routes and all(row["kind"] in LOCAL_KINDS for row in routes):
         kept = "no email leaves by the route default: it leads to capture"
         yield Finding("providers", "info", kept, "export MAILGRES_PROVIDERS=resend")
 

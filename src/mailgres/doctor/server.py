@@ -10,7 +10,7 @@ from mailgres.doctor.finding import Check, Finding, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 OLDEST, NEWEST = 15, 18
 """Major versions of PostgreSQL that are supported."""
@@ -20,9 +20,9 @@ SKEW, WRONG = 2.0, 60.0
 """Seconds by which clocks may differ before it is a warning, and before it is an error."""
 
 
-def version(patient: Patient) -> Iterator[Finding]:
+def version(context: DoctorContext) -> Iterator[Finding]:
     """A supported version, and a server that can be written to."""
-    found = patient.one("server")
+    found = context.one("server")
     major, text = found["number"] // 10000, found["version"]
     if major < OLDEST:
         yield Finding(
@@ -38,62 +38,62 @@ def version(patient: Patient) -> Iterator[Finding]:
             "postgresql",
             "error",
             "this is a standby, on which nothing can be sent",
-            f"name the primary instead: the URL is from {patient.settings.origin('database_url')}",
+            f"name the primary instead: the URL is from {context.settings.origin('database_url')}",
         )
     elif found["read_only"]:
         yield Finding(
             "postgresql",
             "error",
             "transactions are read-only by default here",
-            _writable(patient),
+            _writable(context),
         )
 
 
-def _writable(patient: Patient) -> str:
+def _writable(context: DoctorContext) -> str:
     """What takes the setting back from where it was made; while it holds, that is refused."""
-    found = patient.ask("read_only_settings")
+    found = context.ask("read_only_settings")
     if found:
         off = "SET default_transaction_read_only = off"
         statements = (off, *(row["reset"] for row in found))
         mine = all(row["mine"] for row in found)
-        return patient.psql(*statements) if mine else patient.grant(*statements)
-    if patient.one("read_only_source")["of_client"]:
+        return context.psql(*statements) if mine else context.grant(*statements)
+    if context.one("read_only_source")["of_client"]:
         return "take default_transaction_read_only out of the URL's options, or out of PGOPTIONS"
     on_server = "ALTER SYSTEM SET default_transaction_read_only = off"
-    return patient.grant(on_server, "SELECT pg_reload_conf()")
+    return context.grant(on_server, "SELECT pg_reload_conf()")
 
 
-def privileges(patient: Patient) -> Iterator[Finding]:
+def privileges(context: DoctorContext) -> Iterator[Finding]:
     """Our roles are there, and the user may do what he is for: work the queue, or operate it."""
-    missing = [row["role"] for row in patient.ask("missing_roles")]
+    missing = [row["role"] for row in context.ask("missing_roles")]
     if missing:
-        create = patient.psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
+        create = context.psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
         yield Finding(
             "privileges",
             "warning",
             f"there is no role {', '.join(missing)}",
-            f"{create} && {patient.mailgres('migrate')}",
+            f"{create} && {context.mailgres('migrate')}",
         )
-    asked = WORKER if patient.as_worker else {**WORKER, **OPERATOR}
+    asked = WORKER if context.as_worker else {**WORKER, **OPERATOR}
     lacking = {
-        role: [row["function"] for row in patient.ask("lacking", role=role)] for role in asked
+        role: [row["function"] for row in context.ask("lacking", role=role)] for role in asked
     }
     role, functions = min(lacking.items(), key=lambda each: len(each[1]))
     if functions:
-        user = patient.one("server")["user"]
+        user = context.one("server")["user"]
         many = f" and {len(functions) - 1} more" if len(functions) > 1 else ""
         yield Finding(
             "privileges",
             "error",
             f"{user} cannot {asked[role]} the queue: no {functions[0]}{many}",
-            patient.grant(f"GRANT {role} TO {{user}}"),
+            context.grant(f"GRANT {role} TO {{user}}"),
         )
 
 
-def pooler(patient: Patient) -> Iterator[Finding]:
+def pooler(context: DoctorContext) -> Iterator[Finding]:
     """Whether transactions go to a connection of the server that is ours alone."""
-    listen = patient.settings.listen if patient.as_worker else "auto"
-    if not _is_shared(patient):
+    listen = context.settings.listen if context.as_worker else "auto"
+    if not _is_shared(context):
         return
     slow = "workers that connect this way cannot listen, and look every poll_interval"
     direct = "give a worker the pooler's session port, or the server itself (Supabase: 5432)"
@@ -108,9 +108,9 @@ def pooler(patient: Patient) -> Iterator[Finding]:
         yield Finding("pooler", "info", f"a transaction pooler is in between: {slow}", direct)
 
 
-def _is_shared(patient: Patient) -> bool:
+def _is_shared(context: DoctorContext) -> bool:
     """Whether a second client gets the connection that the first had a moment ago."""
-    url = patient.settings.database_url
+    url = context.settings.database_url
     with (
         database.connect(url, autocommit=True, application_name="mailgres doctor") as first,
         database.connect(url, application_name="mailgres doctor") as second,
@@ -124,11 +124,11 @@ def _is_shared(patient: Patient) -> bool:
     return pids[0] in pids[1:2] or pids[0] != pids[2]
 
 
-def clock(patient: Patient) -> Iterator[Finding]:
+def clock(context: DoctorContext) -> Iterator[Finding]:
     """Our machine, the database and the queue agree about the time."""
-    before = patient.clock()
-    there = patient.one("clock")
-    after = patient.clock()
+    before = context.clock()
+    there = context.one("clock")
+    after = context.clock()
     skew = there["epoch"] - (before + after) / 2
     if abs(skew) - (after - before) / 2 > SKEW:
         ahead = "ahead of" if skew > 0 else "behind"
@@ -143,7 +143,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
             "clock",
             "error",
             f"mailgres.now() is {duration(abs(there['travelled']))} off: a test replaced it",
-            patient.restore,
+            context.restore,
         )
 
 

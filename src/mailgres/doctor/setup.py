@@ -10,20 +10,20 @@ from mailgres.settings import InvalidSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mailgres.doctor.finding import Patient
+    from mailgres.doctor.finding import DoctorContext
 
 NAME = "settings"
 NOT_A_WORKER = (
     "not checked: this shell names no providers, so it is not a worker's; --as-worker checks it"
 )
-KEPT = {"capture", "null"}
+LOCAL_KINDS = {"capture", "null"}
 """Kinds of providers by which nothing leaves."""
 
 
-def settings(patient: Patient) -> Iterator[Finding]:
+def settings(context: DoctorContext) -> Iterator[Finding]:
     """What is allowed but most likely not meant, and what sending lacks."""
-    given = patient.settings
-    if not patient.as_worker:
+    given = context.settings
+    if not context.as_worker:
         yield Finding(NAME, "info", NOT_A_WORKER)
         return
     for remark in given.remarks():
@@ -33,7 +33,7 @@ def settings(patient: Patient) -> Iterator[Finding]:
     except InvalidSettings as error:
         for problem in error.problems:
             yield Finding(NAME, "error", problem.message, problem.hint)
-    leaving = [account.name for account in given.accounts() if account.kind not in KEPT]
+    leaving = [account.name for account in given.accounts() if account.kind not in LOCAL_KINDS]
     if not leaving:
         kept = "a worker with these settings sends nothing: they name no provider but capture"
         yield Finding(NAME, "info", kept, "export MAILGRES_PROVIDERS=resend")

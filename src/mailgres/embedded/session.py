@@ -18,7 +18,7 @@ from .accounts import server_account
 from .errors import EmbeddedError
 from .home import Home, find_home
 from .locks import FileLock
-from .orders import Order
+from .start_order import StartOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,7 +116,7 @@ def _start(home: Home, found: Binaries, settings: dict[str, str], supervisor: Fi
     cluster.remove_stale_pid_file(home)
     cluster.initialise(usable, home, account, supervisor)
     logger.info("starting PostgreSQL %s", usable.version, extra={"action": "embedded_start"})
-    _run_supervisor(Order(home, usable, account, settings), supervisor)
+    _run_supervisor(StartOrder(home, usable, account, settings), supervisor)
 
 
 def _warn_of_other_majors(home: Home) -> None:
@@ -131,7 +131,7 @@ def _warn_of_other_majors(home: Home) -> None:
         )
 
 
-def _run_supervisor(order: Order, supervisor: FileLock) -> None:
+def _run_supervisor(order: StartOrder, supervisor: FileLock) -> None:
     """Start the supervisor, which keeps our lock, and wait until it reports."""
     with _fresh_log(order.home) as log:
         process = subprocess.Popen(

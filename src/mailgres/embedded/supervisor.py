@@ -29,7 +29,7 @@ from .cluster import (
 )
 from .errors import EmbeddedError
 from .locks import FileLock
-from .orders import Order
+from .start_order import StartOrder
 from .waiting import wait_for
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StopRequest:
 
 def main() -> int:
     """Do what the order on standard input says."""
-    order = Order.from_json(sys.stdin.read())
+    order = StartOrder.from_json(sys.stdin.read())
     detach()
     stop = StopRequest()
     write_pid(order.home)
@@ -90,7 +90,7 @@ def write_pid(home: Home) -> None:
     home.supervisor_lock.write_text(f"{os.getpid()}\n")
 
 
-def start(order: Order) -> subprocess.Popen[bytes]:
+def start(order: StartOrder) -> subprocess.Popen[bytes]:
     """Start the server on a free port. Another program may take that port first; then try again."""
     port = order.home.preferred_port() or free_port()
     for _ in range(PORT_ATTEMPTS):
@@ -113,7 +113,7 @@ def free_port() -> int:
         return port
 
 
-def launch(order: Order, port: int) -> subprocess.Popen[bytes]:
+def launch(order: StartOrder, port: int) -> subprocess.Popen[bytes]:
     """Start the postmaster, whose processes all inherit the lock that tells of their life."""
     with FileLock(order.home.postgres_lock) as postgres:
         postgres.exclusive(seconds=5)

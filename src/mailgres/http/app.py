@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mailgres import __version__
 from mailgres.http.access import has_bearer, is_local
 from mailgres.http.answers import Answer, Refused, read_object
-from mailgres.trace import where
+from mailgres.safe_errors import where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +125,7 @@ def make_app(service: Service) -> Starlette:
         exception_handlers={Refused: _refuse, HTTPException: _refuse_http, Exception: _fail},
     )
     app.router.redirect_slashes = False
-    app.add_middleware(Crowd)
+    app.add_middleware(RequestLimit)
     app.add_middleware(RequestLog)
     return app
 
@@ -149,7 +149,7 @@ async def _fail(_request: Request, error: Exception) -> Response:
     return Refused(500, "internal error", "The log of the service says where.").answer()
 
 
-class Crowd:
+class RequestLimit:
     """Refuses requests beyond a number at a time, so that health is always answered."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -217,21 +217,21 @@ class RequestLog:
         try:
             await self._app(scope, receive, look)
         finally:
-            self._tell(scope, status, time.monotonic() - start)
+            self._log_request(scope, status, time.monotonic() - start)
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
         # A path that is not ours may be anything.
         path = scope["path"] if scope["path"] in PATHS else "unknown"
         level = logging.WARNING if status >= _WRONG else logging.DEBUG
         if path == PROCESS and status < _WRONG:
             level = logging.INFO
-        told = {"action": "http", "path": path, "status": status, "seconds": round(seconds, 3)}
+        reported = {"action": "http", "path": path, "status": status, "seconds": round(seconds, 3)}
         if status >= _WRONG and status != _OUR_FAULT:
             suppressed = self._sampler.take(path, status)
             if suppressed is None:
                 return
-            told["suppressed"] = suppressed
-        log.log(level, "%s answered with %s", path, status, extra=told)
+            reported["suppressed"] = suppressed
+        log.log(level, "%s answered with %s", path, status, extra=reported)
 
 
 PATHS = {PROCESS, "/healthz", "/readyz", "/metrics"}

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from mailgres import database, meters, migrate, queries
+from mailgres import database, measurements, migrate, queries
 
 if TYPE_CHECKING:
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
-LASTS = 1.0
+CACHE_SECONDS = 1.0
 """Seconds for which an answer holds: anybody may ask, and the database need not hear of it."""
-PATIENCE = 2
+CONNECT_TIMEOUT_SECONDS = 2
 """Seconds that the database has to give a connection."""
 
 
@@ -30,7 +30,7 @@ class Readiness:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        last = meters.LAST_CLAIM.at
+        last = measurements.LAST_CLAIM.at
         return {
             "status": "not ready" if self.reason else "ready",
             **({"reason": self.reason} if self.reason else {}),
@@ -56,7 +56,7 @@ class Ready:
         with self._lock:
             if self._known is None or time.monotonic() >= self._until:
                 self._known = self._look()
-                self._until = time.monotonic() + LASTS
+                self._until = time.monotonic() + CACHE_SECONDS
             return self._known
 
     def _look(self) -> Readiness:
@@ -78,8 +78,8 @@ class Ready:
         # Not one of the pool: that janitors and runs have them all says nothing of the database.
         url = database.conninfo(self._store.url)
         return psycopg.connect(
-            url, connect_timeout=PATIENCE, autocommit=True, prepare_threshold=None
+            url, connect_timeout=CONNECT_TIMEOUT_SECONDS, autocommit=True, prepare_threshold=None
         )
 
 
-QUERIES = queries.load("metrics.sql")
+QUERIES = queries.load("metrics/metrics.sql")

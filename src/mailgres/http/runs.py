@@ -16,8 +16,8 @@ import psycopg
 
 from mailgres.errors import MailgresError
 from mailgres.http.answers import Refused
+from mailgres.safe_errors import reason, redact_addresses
 from mailgres.sqlstates import from_database
-from mailgres.trace import reason, without_addresses
 
 if TYPE_CHECKING:
     from mailgres.worker import Pipeline, Summary
@@ -68,5 +68,5 @@ class Runs:
 
 
 def _unavailable(error: MailgresError) -> Refused:
-    log.error("a run failed: %s", without_addresses(error.message), extra={"action": "http"})
-    return Refused(503, without_addresses(error.message), error.hint or "Call again.")
+    log.error("a run failed: %s", redact_addresses(error.message), extra={"action": "http"})
+    return Refused(503, redact_addresses(error.message), error.hint or "Call again.")

@@ -41,7 +41,7 @@ LARGEST_HEAD = 16 * 1024
 MOST_WAITING = 100
 """Connections of which no whole head has come yet; one more closes the oldest."""
 _HEAD_ENDS = re.compile(rb"\n\r?\n")
-AFTER_GRACE = 5.0
+ANSWER_MARGIN_SECONDS = 5.0
 """Seconds beyond the grace of a run for its answer to be sent."""
 HOW_TO_START = (
     "Set MAILGRES_SERVE_SECRET to at least 16 characters, the same that callers send:"
@@ -63,14 +63,14 @@ TOO_LARGE = _raw(
 )
 
 
-class Impatient(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """A connection that is closed if no request comes of it in time, or too large a one.
 
     Whoever calls sends the head at once, so of many that wait those that wait longest are closed:
     slow callers keep nobody else out.
     """
 
-    _waiting: ClassVar[dict[Impatient, None]] = {}
+    _waiting: ClassVar[dict[LimitedProtocol, None]] = {}
     _head: bytes | None = b""
     _refused = False
 
@@ -145,7 +145,7 @@ class Server:
     def __init__(self, app: Any, listener: socket.socket, grace: float) -> None:  # noqa: ANN401
         config = uvicorn.Config(
             app,
-            http=Impatient,
+            http=LimitedProtocol,
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -156,7 +156,7 @@ class Server:
             proxy_headers=False,
             headers=[("Connection", "close"), ("Cache-Control", "no-store")],
             h11_max_incomplete_event_size=LARGEST_HEAD,
-            timeout_graceful_shutdown=int(grace + AFTER_GRACE),
+            timeout_graceful_shutdown=int(grace + ANSWER_MARGIN_SECONDS),
         )
         self._server = uvicorn.Server(config)
         self._listener = listener
@@ -234,5 +234,5 @@ def _listen(host: str, port: int) -> socket.socket:
 def _announce(listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    told = {"action": "serve", "host": host, "port": port}
-    log.info("serving on http://%s:%s", shown, port, extra=told)
+    reported = {"action": "serve", "host": host, "port": port}
+    log.info("serving on http://%s:%s", shown, port, extra=reported)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,20 +11,21 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from mailgres.errors import MailgresError
-from mailgres.janitor.duty import Alerts, query
+from mailgres.janitor.janitors import AlertTargets, query
+from mailgres.janitor.notify import digest
 from mailgres.outage import is_away
-from mailgres.trace import reason, where
+from mailgres.safe_errors import reason, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from mailgres.janitor.duty import Connect, Janitor
+    from mailgres.janitor.janitors import Connect, Janitor
 
 MOST_CHUNKS = 50
 """Chunks of one run. What is left waits for the next, so that no duty keeps a thread for long."""
 
-SHRINK = 10
+SHRINK_FACTOR = 10
 """How much smaller the next chunk is when one took too long."""
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class WorkerInfo:
     version: str = ""
     details: Callable[[], Mapping[str, object]] = field(default=lambda: MappingProxyType({}))
     providers: tuple[str, ...] | None = None
-    alerts: Alerts = field(default_factory=Alerts)
+    alerts: AlertTargets = field(default_factory=AlertTargets)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def run(
     finally:
         # Also if a chunk failed: what those before it found is committed, and found no more.
         if janitor.after and found:
-            janitor.after(found, worker.alerts, connect)
+            janitor.after(janitor.action, found, worker.alerts, connect)
 
 
 def rehearse(janitor: Janitor, connect: Connect, worker: WorkerInfo) -> Done:
@@ -120,7 +120,7 @@ def _smaller(size: int | None) -> int:
     if size is None or size == 1:
         raise  # noqa: PLE0704 - called where one is handled
     # Some emails weigh a thousand times as much as others (attachments).
-    return max(size // SHRINK, 1)
+    return max(size // SHRINK_FACTOR, 1)
 
 
 def _run_chunk(
@@ -156,11 +156,6 @@ def _run_chunk(
     return int(row[0])
 
 
-def digest(webhook: str | None) -> str | None:
-    """What the database knows of a webhook: whether it is the one that failed."""
-    return hashlib.sha256(webhook.encode()).hexdigest()[:16] if webhook else None
-
-
 def attempt(
     janitor: Janitor,
     connect: Connect,
@@ -172,25 +167,25 @@ def attempt(
 
     Returns what went wrong, in a line that quotes no email.
     """
-    told: dict[str, object] = {"action": janitor.action, "worker": worker.name}
+    reported: dict[str, object] = {"action": janitor.action, "worker": worker.name}
     try:
         done = run(janitor, connect, worker, stopped=stopped)
     except (psycopg.Error, MailgresError) as error:
         # The first line only: the details of the database may quote an email.
-        told |= {"sqlstate": getattr(error, "sqlstate", None)}
+        reported |= {"sqlstate": getattr(error, "sqlstate", None)}
         why = reason(error)
         level = logging.DEBUG if is_away(error) else logging.ERROR  # an outage is said once
-        logger.log(level, "%s failed: %s", janitor.action, why, extra=told)
+        logger.log(level, "%s failed: %s", janitor.action, why, extra=reported)
         return why
     except Exception as error:  # noqa: BLE001 - whatever it is, the janitors go on
         # Where it happened, not its text, which may quote an email.
         why = where(error)
-        logger.error("%s failed: %s", janitor.action, why, extra=told)  # noqa: TRY400
+        logger.error("%s failed: %s", janitor.action, why, extra=reported)  # noqa: TRY400
         return why
-    told |= {"handled": done.handled, "chunks": done.chunks}
+    reported |= {"handled": done.handled, "chunks": done.chunks}
     # What is done with one call every few seconds is no news.
     level = logging.INFO if done.handled and janitor.chunk else logging.DEBUG
-    logger.log(level, "%s handled %s", janitor.action, done.handled, extra=told)
+    logger.log(level, "%s handled %s", janitor.action, done.handled, extra=reported)
     return None
 
 
@@ -208,10 +203,10 @@ def note(janitor: Janitor, connect: Connect, worker: WorkerInfo, error: str | No
     try:
         with connect() as connection, connection.transaction():
             connection.execute(query("limits"))
-            connection.execute(query("note_janitor"), parameters)
+            connection.execute(query("record_janitor_run"), parameters)
     except (psycopg.Error, MailgresError) as failure:
-        told = {"action": janitor.action, "worker": worker.name}
+        reported = {"action": janitor.action, "worker": worker.name}
         why = reason(failure)
-        logger.debug("%s: its failure was not noted: %s", janitor.action, why, extra=told)
+        logger.debug("%s: its failure was not noted: %s", janitor.action, why, extra=reported)
         return False
     return True

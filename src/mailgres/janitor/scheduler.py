@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.janitor.duty import Connect, Janitor
+    from mailgres.janitor.janitors import Connect, Janitor
     from mailgres.janitor.runner import WorkerInfo
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ THREADS = 3
 JITTER = 0.1
 """Up to this part of its interval a janitor runs later, so that workers do not keep step."""
 
-GRACE = 10.0
+STOP_TIMEOUT_SECONDS = 10.0
 """Seconds to wait for running janitors at the end. A statement takes 5 at the most."""
 
 
@@ -112,7 +112,7 @@ class Scheduler:
                     job.modify(next_run_time=datetime.now(UTC))
             before = now
 
-    def stop(self, timeout: float = GRACE) -> bool:
+    def stop(self, timeout: float = STOP_TIMEOUT_SECONDS) -> bool:
         """Start no more, and wait for those that run; returns whether all have ended.
 
         A janitor that runs ends after the chunk that it is at.

@@ -119,7 +119,7 @@ _ALL = (
         ("provider",),
         "process",
     ),
-    Metric("provider_open", "gauge", "1 if emails may be sent by it now.", ("provider",)),
+    Metric("provider_usable", "gauge", "1 if emails may be sent by it now.", ("provider",)),
     Metric(
         "provider_circuit_state",
         "gauge",

@@ -26,18 +26,18 @@ from mailgres.metrics.definitions import METRICS, Metric
 from mailgres.metrics.process import of_this_process
 from mailgres.metrics.queue import QueueReader, TooSlow
 from mailgres.metrics.samples import Samples, Spread
-from mailgres.trace import reason
+from mailgres.safe_errors import reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from prometheus_client import Metric as Family
 
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
-LASTS = 5.0
+CACHE_SECONDS = 5.0
 """Seconds for which the figures of the queue hold."""
 
 
@@ -73,15 +73,15 @@ class Exposition(Collector):
         with self._lock:
             if time.monotonic() >= self._until:
                 self._known = self._read()
-                self._until = time.monotonic() + LASTS
+                self._until = time.monotonic() + CACHE_SECONDS
             return {name: list(samples) for name, samples in self._known.items()}
 
     def _read(self) -> Samples:
         try:
             found = self._reader.read()
         except (psycopg.Error, PoolTimeout, PoolClosed, TooSlow) as error:
-            told = {"action": "metrics", "error": reason(error)}
-            log.warning("the database gives no figures", extra=told)
+            reported = {"action": "metrics", "error": reason(error)}
+            log.warning("the database gives no figures", extra=reported)
             return {"up": [((), 0)]}
         return {**found, "up": [((), 1)]}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mailgres import queries
 from mailgres.metrics.definitions import DEAD_AGES, MOST_CODES, MOST_TENANTS
-from mailgres.metrics.odometer import Odometer
+from mailgres.metrics.monotonic_counter import MonotonicCounter
 from mailgres.metrics.samples import Sample, Samples, Spread
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
-QUERIES = queries.load("metrics.sql")
-PATIENCE = 2.0
+QUERIES = queries.load("metrics/metrics.sql")
+CONNECTION_TIMEOUT_SECONDS = 2.0
 """Seconds to wait for a connection."""
 LIMIT = 5.0
 """Seconds for all that is asked."""
@@ -36,14 +36,17 @@ class QueueReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._attempts = Odometer(QUERIES["attempts"])
-        self._events = Odometer(QUERIES["events"])
+        self._attempts = MonotonicCounter(QUERIES["attempts"])
+        self._events = MonotonicCounter(QUERIES["events"])
 
     def read(self) -> Samples:
         """All figures of the queue; raises what the database raises, or TooSlow."""
         start = time.monotonic()
         found: Samples = defaultdict(list)
-        with self._store.pool.connection(PATIENCE) as connection, connection.transaction():
+        with (
+            self._store.pool.connection(CONNECTION_TIMEOUT_SECONDS) as connection,
+            connection.transaction(),
+        ):
             connection.execute(QUERIES["read_only"])
             asked = _Asked(connection, start + LIMIT)
             for part in (self._counters, _queue, _dead, _tenants, _providers, _workers):
@@ -54,8 +57,8 @@ class QueueReader:
 
     def _counters(self, asked: _Asked) -> Iterator[Sample]:
         ((hour,),) = asked.rows("hour")
-        for attempt, tries in self._attempts.read(asked.ask, hour).items():
-            yield "retry_attempts_total", (attempt,), tries
+        for attempt, attempts in self._attempts.read(asked.ask, hour).items():
+            yield "retry_attempts_total", (attempt,), attempts
         events = self._events.read(asked.ask, hour)
         for event, emails in events.items():
             yield "events_total", (event,), emails
@@ -124,8 +127,8 @@ def _tenants(asked: _Asked) -> Iterator[Sample]:
 
 
 def _providers(asked: _Asked) -> Iterator[Sample]:
-    for provider, is_open, circuit, emails, calls, quota in asked.rows("providers"):
-        yield "provider_open", (provider,), int(is_open)
+    for provider, is_usable, circuit, emails, calls, quota in asked.rows("providers"):
+        yield "provider_usable", (provider,), int(is_usable)
         for state in CIRCUITS:
             yield "provider_circuit_state", (provider, state), int(state == circuit)
         for unit, tokens in (("emails", emails), ("calls", calls)):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mailgres.providers.faults import UNKNOWN, Rule, classify
 from mailgres.providers.own_faults import OWN_RULES
-from mailgres.providers.resend_faults import RESEND_RULES
-from mailgres.providers.ses_faults import SES_RULES
-from mailgres.providers.smtp_faults import SMTP_RULES
+from mailgres.providers.resend.faults import RESEND_RULES
+from mailgres.providers.ses.faults import SES_RULES
+from mailgres.providers.smtp.faults import SMTP_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mailgres.model import Result
 from mailgres.providers.header import Unsendable
-from mailgres.trace import where
+from mailgres.safe_errors import where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mailgres.model import Email, Message
+    from mailgres.model import ClaimedEmail, Message
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def prepare(make: Callable[[Message], T], message: Message) -> T | Result:
         return not_prepared(message.email, error)
 
 
-def not_prepared(email: Email, error: Exception) -> Result:
+def not_prepared(email: ClaimedEmail, error: Exception) -> Result:
     """The outcome of an email with which our own code failed: it would fail again."""
     place = where(error)
     log.error(

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from mailgres.model import Email
-    from mailgres.store import Store
+    from mailgres.model import ClaimedEmail
+    from mailgres.worker.store import Store
 
 
 class Request:
     """A thread that wants to start attempts, and what it is told."""
 
-    __slots__ = ("emails", "told")
+    __slots__ = ("emails", "reported")
 
-    def __init__(self, emails: Sequence[Email]) -> None:
+    def __init__(self, emails: Sequence[ClaimedEmail]) -> None:
         self.emails = emails
         # What was begun, or why nothing was; None: it is this thread's turn to ask for all.
-        self.told: SimpleQueue[Started | BaseException | None] = SimpleQueue()
+        self.reported: SimpleQueue[Started | BaseException | None] = SimpleQueue()
 
 
 class AttemptStarter:
@@ -43,7 +43,7 @@ class AttemptStarter:
         self._waiting: list[Request] = []
         self._under_way = False
 
-    def start(self, emails: Sequence[Email]) -> Started:
+    def start(self, emails: Sequence[ClaimedEmail]) -> Started:
         """Return which of the emails may be sent, or that their provider has to be checked first.
 
         An error of the database is raised in every thread that shared the statement.
@@ -52,7 +52,7 @@ class AttemptStarter:
         with self._lock:
             self._waiting.append(mine)
             must_wait, self._under_way = self._under_way, True
-        answer = (mine.told.get() if must_wait else None) or self._start_all()
+        answer = (mine.reported.get() if must_wait else None) or self._start_all()
         if isinstance(answer, BaseException):
             raise answer
         ours = {email.claim for email in emails}
@@ -70,13 +70,13 @@ class AttemptStarter:
             answer = error
         self._pass_on()
         for one in together:
-            one.told.put(answer)
+            one.reported.put(answer)
         return answer
 
     def _pass_on(self) -> None:
         """Let one of those who came meanwhile ask next."""
         with self._lock:
             if self._waiting:
-                self._waiting[0].told.put(None)
+                self._waiting[0].reported.put(None)
             else:
                 self._under_way = False

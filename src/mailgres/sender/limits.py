@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from mailgres.outage import level
-from mailgres.trace import reason, where
+from mailgres.safe_errors import reason, where
 
 if TYPE_CHECKING:
     from mailgres.model import Limits
     from mailgres.providers import Provider
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class LimitWatch:
         try:
             self._store.learn_limits(provider.name, limits)
         except psycopg.Error as error:
-            told = {"action": "limits", "error": reason(error)}
-            log.log(level(error), "limits not kept", extra=told)
+            reported = {"action": "limits", "error": reason(error)}
+            log.log(level(error), "limits not kept", extra=reported)
             with self._lock:
                 self._known.pop(provider.name, None)

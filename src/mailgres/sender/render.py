@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from mailgres.model import Attachment, Email
-    from mailgres.store import Senders, Store
+    from mailgres.model import Attachment, ClaimedEmail
     from mailgres.templates import Content
+    from mailgres.worker.store import Senders, Store
 
-SENDERS_LAST = 10.0
+SENDERS_CACHE_SECONDS = 10.0
 """Seconds for which the addresses of templates and tenants are remembered."""
 
 
@@ -40,7 +40,7 @@ class Renderer:
         self._senders: Senders = ({}, {})
         self._senders_until = 0.0
 
-    def render(self, emails: Sequence[Email]) -> list[Message | Outcome]:
+    def render(self, emails: Sequence[ClaimedEmail]) -> list[Message | Outcome]:
         """A message for each email, or the outcome of one that cannot be sent."""
         with_files = [email for email in emails if email.has_attachments]
         files = self._store.attachments(with_files) if with_files else {}
@@ -48,7 +48,7 @@ class Renderer:
         return [self._one(email, files, senders) for email in emails]
 
     def _one(
-        self, email: Email, files: Mapping[UUID, Sequence[Attachment]], senders: Senders
+        self, email: ClaimedEmail, files: Mapping[UUID, Sequence[Attachment]], senders: Senders
     ) -> Message | Outcome:
         try:
             content = self._content(email)
@@ -68,7 +68,7 @@ class Renderer:
         reply_to = next((reply for _, reply in choices if reply), None)
         return Message(email, from_email, reply_to, *content, files.get(email.id, ()))
 
-    def _content(self, email: Email) -> Rendered:
+    def _content(self, email: ClaimedEmail) -> Rendered:
         if email.subject is not None:
             return Rendered(email.subject, email.html, email.text or "")
         if email.template_version is None:
@@ -80,7 +80,7 @@ class Renderer:
         with self._lock:
             if time.monotonic() >= self._senders_until:
                 self._senders = self._store.senders()
-                self._senders_until = time.monotonic() + SENDERS_LAST
+                self._senders_until = time.monotonic() + SENDERS_CACHE_SECONDS
             return self._senders
 
     def _load(self, name: str, version: int) -> Mapping[str, Content]:

@@ -10,22 +10,22 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mailgres import meters
+from mailgres import measurements
 from mailgres.model import Message, Outcome, Result
 from mailgres.providers import NotMade
+from mailgres.safe_errors import where
 from mailgres.sender.attempt_starter import AttemptStarter
-from mailgres.sender.discreet import discreet
 from mailgres.sender.limits import LimitWatch
-from mailgres.trace import where
+from mailgres.sender.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from mailgres.model import Email
+    from mailgres.model import ClaimedEmail
     from mailgres.providers import Provider
     from mailgres.sender.render import Renderer
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Sender:
         self._starter = AttemptStarter(store, lease)
         self._limits = LimitWatch(store)
 
-    def send(self, emails: Sequence[Email]) -> list[Outcome]:
+    def send(self, emails: Sequence[ClaimedEmail]) -> list[Outcome]:
         """Send emails that were claimed for one provider, and return what came of them.
 
         Those that `start_attempts` refused are settled in the database already and have no outcome.
@@ -75,7 +75,7 @@ class Sender:
         emails = [message.email for message in messages]
         started = self._starter.start(emails)
         if started.check_first:
-            if fault := still_away(provider):
+            if fault := failed_check(provider):
                 return [], [Outcome(email, fault) for email in emails]
             started = self._store.start_attempts(emails, self._lease)
         return [message for message in messages if message.email.claim in started.allowed], []
@@ -85,7 +85,7 @@ class Sender:
         self._limits.look(self.providers[provider])
 
 
-def still_away(provider: Provider) -> Result | None:
+def failed_check(provider: Provider) -> Result | None:
     """What a provider that failed answers to a check, if that is no better; nothing was sent."""
     try:
         found = provider.check()
@@ -129,11 +129,11 @@ def _outcomes(
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
-    meters.SEND_SECONDS.observe(seconds, provider.name)
+    measurements.SEND_SECONDS.observe(seconds, provider.name)
     took = round(seconds * 1000)
     together = sum(result.called for result in results)  # the others were not in the call
     return [
-        Outcome(message.email, discreet(result, message), took, together if result.called else None)
+        Outcome(message.email, redact(result, message), took, together if result.called else None)
         for message, result in zip(messages, results, strict=True)
     ]
 

@@ -3,7 +3,8 @@
 Such as `ana%40example.com` in a URL, `ana+40example.com` in SMTP's xtext, `ana=example.com` in a
 bounce address, `o&#39;brien@example.com` in HTML, `ana (at) example.com`, and the mailbox alone.
 After something that stands for the @ any domain will do, be it of A-labels or of U-labels.
-`sql/30_engine/42_without_recipients.sql` masks the same where the worker has no part in it.
+`sql/30_engine/30_outcome/25_redact_recipients.sql` masks the same where the worker has no part in
+it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Draft:
             self._refuse(f"the sample lacks {missing[0]!r}", "Add it to [sample]; it is required.")
         if sample or not required:
             for locale, each in compiled.items():
-                self._try(locale, each, sample)
+                self._render_sample(locale, each, sample)
         return Draft(self.name, self.contents, settings, self.places)
 
     def _compile(self, locale: str, content: Content) -> Compiled:
@@ -82,7 +82,7 @@ class Draft:
             self._refuse_at(locale, fault)
         return compiled
 
-    def _try(self, locale: str, compiled: Compiled, sample: dict[str, Any]) -> Rendered:
+    def _render_sample(self, locale: str, compiled: Compiled, sample: dict[str, Any]) -> Rendered:
         try:
             return finish(compiled.render(sample))
         except Fault as fault:

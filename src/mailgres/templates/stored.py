@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mailgres.templates.content import Content
 
-QUERIES = queries.load("templates.sql")
+QUERIES = queries.load("templates/templates.sql")
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from mailgres import __version__
-from mailgres.janitor import JANITORS, Alerts, WorkerInfo
+from mailgres.janitor import JANITORS, AlertTargets, WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.providers.accounts import open_provider
+from mailgres.providers.registry import open_provider
+from mailgres.safe_errors import reason
 from mailgres.sender import Renderer, Sender
-from mailgres.store import Store
-from mailgres.trace import reason
-from mailgres.worker.introduce import introduce
+from mailgres.worker.registration import register_worker
+from mailgres.worker.store import Store
 from mailgres.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOWHERE = "mailgres <mailgres@localhost>"
+CAPTURE_SENDER = "mailgres <mailgres@localhost>"
 """The sender of emails that leave for nowhere, if no other is set."""
-SWEEP = 2.0
+JANITOR_STOP_SECONDS = 2.0
 """Seconds that janitors get to end by themselves."""
 SIGN_OFF_SECONDS = 1.0
 """How long a worker that stops waits for a connection to say so."""
-KEPT = {"capture", "null"}
+LOCAL_KINDS = {"capture", "null"}
 """Kinds of providers by which nothing leaves."""
 
 
@@ -52,7 +52,7 @@ def open_worker(
     """
     with open_pipeline(settings, on_demand=not janitors, guest=guest) as pipeline:
         worker = pipeline.worker(stopping=stopping)
-        with sweeping(pipeline) if janitors else nullcontext():
+        with running_janitors(pipeline) if janitors else nullcontext():
             yield worker
 
 
@@ -73,9 +73,9 @@ class Pipeline:
         self.settings = settings
         self.store = store
         self.providers = tuple(providers)
-        self.sends = any(provider.kind not in KEPT for provider in providers.values())
+        self.sends = any(provider.kind not in LOCAL_KINDS for provider in providers.values())
         self._on_demand = on_demand
-        sender = settings.from_email or (None if self.sends else NOWHERE)
+        sender = settings.from_email or (None if self.sends else CAPTURE_SENDER)
         self._sender = Sender(
             store, Renderer(store, sender, settings.reply_to), providers, settings.lease
         )
@@ -120,7 +120,7 @@ def open_pipeline(
     try:
         providers = open_providers(settings, store)
         try:
-            introduce(settings, store, providers, guest=guest)
+            register_worker(settings, store, providers, guest=guest)
             yield Pipeline(settings, store, providers, on_demand=on_demand)
         finally:
             _sign_off(store)
@@ -131,14 +131,16 @@ def open_pipeline(
 
 
 @contextmanager
-def sweeping(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
+def running_janitors(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
     """Let the janitors work meanwhile.
 
     `working` is false for whoever works only when he is asked to: he has no heartbeat, or nobody
     would notice that he is not asked any more.
     """
     settings, store = pipeline.settings, pipeline.store
-    alerts = Alerts(settings.alert_email, settings.alert_webhook, settings.alert_webhook_format)
+    alerts = AlertTargets(
+        settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
+    )
     known_as = WorkerInfo(
         settings.worker_name,
         __version__,
@@ -148,22 +150,22 @@ def sweeping(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
     )
     janitors = [each for each in JANITORS.values() if working or each.locked]
     scheduler = Scheduler(store.borrow, known_as, janitors)
-    _tell_start(pipeline)
+    _log_start(pipeline)
     scheduler.start()
     try:
         yield
     finally:
-        if not scheduler.stop(SWEEP):
+        if not scheduler.stop(JANITOR_STOP_SECONDS):
             # They wait for a database that is away. Those at work end with their chunk.
             store.close()
             scheduler.stop()
 
 
-def _tell_start(pipeline: Pipeline) -> None:
+def _log_start(pipeline: Pipeline) -> None:
     """Say what this worker is connected to, and what it sends through."""
     through = ", ".join(pipeline.providers)
     place = pipeline.store.connected_to
-    told = {
+    reported = {
         "action": "start",
         "event": "WorkerStarted",
         **place,
@@ -172,7 +174,7 @@ def _tell_start(pipeline: Pipeline) -> None:
         "version": __version__,
     }
     does = f"sends through {through}" if pipeline.sends else f"sends nothing ({through})"
-    log.info("connected to %s, %s", place["database"], does, extra=told)
+    log.info("connected to %s, %s", place["database"], does, extra=reported)
 
 
 def _sign_off(store: Store) -> None:

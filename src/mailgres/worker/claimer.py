@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from mailgres import meters
+from mailgres import measurements
 from mailgres.errors import DatabaseUnreachable
 from mailgres.outage import level
 from mailgres.queries import load
-from mailgres.trace import reason
+from mailgres.safe_errors import reason
 from mailgres.worker.finisher import UNREACHABLE
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from mailgres.model import Email
-    from mailgres.store import Store
+    from mailgres.model import ClaimedEmail
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
-GLANCES = (0.0, 0.005, 0.025, 0.1)
+RECHECK_DELAYS_SECONDS = (0.0, 0.005, 0.025, 0.1)
 """Seconds before each further look, once nothing was found."""
 SECOND = timedelta(seconds=1)
-NAP = 60 * SECOND
+SLEEP_REGISTRATION = 60 * SECOND
 """How long a registration as sleeping holds; renewed at half of it."""
-PATIENCE = 6
+MAX_CONNECT_ATTEMPTS = 6
 """Tries to reach the database, each twice as long after the last, before a run may give up."""
 
 
@@ -70,20 +70,20 @@ class Claimer:
     @property
     def gave_up(self) -> bool:
         """Whether the database has been away for some seconds."""
-        return self._trouble >= PATIENCE
+        return self._trouble >= MAX_CONNECT_ATTEMPTS
 
-    def claim(self, limit: int) -> list[Email]:
+    def claim(self, limit: int) -> list[ClaimedEmail]:
         """Claim up to `limit` emails; none also while the database is away."""
         try:
             connection = self._connect()
             emails = self.store.claim(limit, self.lease, self.providers, connection)
             if len(emails) == limit:
-                self._rise(connection)
+                self._mark_awake(connection)
         except (*UNREACHABLE, DatabaseUnreachable) as error:
             self._lose_connection(error)
             return []
         self._trouble = 0
-        meters.LAST_CLAIM.note()
+        measurements.LAST_CLAIM.note()
         self._empty = 0 if emails else self._empty + 1
         return emails
 
@@ -93,7 +93,7 @@ class Claimer:
             stopping.wait(min(0.1 * 2**self._trouble, 5.0) * jitter())
             return
         try:
-            until_due = self._nap(self._connect())
+            until_due = self._mark_asleep(self._connect())
             self._listen(self._wait(until_due), stopping)
         except (*UNREACHABLE, DatabaseUnreachable) as error:
             self._lose_connection(error)
@@ -105,10 +105,10 @@ class Claimer:
         few looks it is left to the poll.
         """
         self._overdue = self._overdue + 1 if until_due is not None and until_due <= 0 else 0
-        waits = [min(self.poll * jitter(), NAP / SECOND / 2)]
-        waits += GLANCES[self._empty - 1 : self._empty]
+        waits = [min(self.poll * jitter(), SLEEP_REGISTRATION / SECOND / 2)]
+        waits += RECHECK_DELAYS_SECONDS[self._empty - 1 : self._empty]
         if self._overdue:
-            waits += GLANCES[self._overdue - 1 : self._overdue]
+            waits += RECHECK_DELAYS_SECONDS[self._overdue - 1 : self._overdue]
         elif until_due is not None:
             waits.append(until_due)
         return min(waits)
@@ -118,9 +118,9 @@ class Claimer:
         if self._connection is None:
             return
         try:
-            self._rise(self._connection)
+            self._mark_awake(self._connection)
         except psycopg.Error:
-            log.debug("not signed off", extra={"action": "rise"})
+            log.debug("not signed off", extra={"action": "mark_awake"})
         self._connection.close()
         self._connection = None
 
@@ -129,18 +129,18 @@ class Claimer:
             self._connection = self.store.connect()
             self._napping = False
             if self.store.listens:
-                self._connection.execute(load("store.sql")["listen"])
+                self._connection.execute(load("worker/store.sql")["listen"])
         return self._connection
 
-    def _nap(self, connection: psycopg.Connection) -> float | None:
+    def _mark_asleep(self, connection: psycopg.Connection) -> float | None:
         """Be registered as sleeping; seconds until an email is due by itself, if that is soon."""
-        until_due = self.store.sleep(connection, NAP)
+        until_due = self.store.mark_asleep(connection, SLEEP_REGISTRATION)
         self._napping = self.store.listens
         return until_due.total_seconds() if until_due is not None else None
 
-    def _rise(self, connection: psycopg.Connection) -> None:
+    def _mark_awake(self, connection: psycopg.Connection) -> None:
         if self._napping:
-            self.store.rise(connection)
+            self.store.mark_awake(connection)
             self._napping = False
 
     def _listen(self, seconds: float, stopping: threading.Event) -> None:
@@ -155,10 +155,10 @@ class Claimer:
                 return
 
     def _lose_connection(self, error: Exception) -> None:
-        self._trouble = min(self._trouble + 1, PATIENCE)
+        self._trouble = min(self._trouble + 1, MAX_CONNECT_ATTEMPTS)
         self.store.outage.failed(error)
-        told = {"action": "claim", "error": reason(error)}
-        log.log(level(error), "the claim failed", extra=told)
+        reported = {"action": "claim", "error": reason(error)}
+        log.log(level(error), "the claim failed", extra=reported)
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from mailgres.janitor.deaths import tell_dead
+from mailgres.janitor.notify import log_dead
 from mailgres.model import Outcome, Result
 from mailgres.outage import level
-from mailgres.trace import reason
-from mailgres.worker.tries import tell_retried
+from mailgres.safe_errors import reason
+from mailgres.worker.attempt_log import log_retried
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from mailgres.model import Claim, Settled
-    from mailgres.store import Store
     from mailgres.worker.inflight import InFlight
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ UNREACHABLE = (
 
 BLOCKED = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 """What it raises, also as unreachable, when a statement takes too long or waits for a row."""
-AGAIN = 1.0
+BLOCKED_RETRY_SECONDS = 1.0
 """Seconds until an outcome that was blocked is tried again, at the earliest."""
 
-Call = Sequence[Outcome]
+CallOutcomes = Sequence[Outcome]
 """The outcomes of a call; they are written together."""
 
 
@@ -60,9 +60,9 @@ class Finisher(threading.Thread):
         self.linger = linger
         self.most = most
         self.counts: Counter[str] = Counter()
-        self._waiting: deque[Call] = deque()
-        self._blocked: deque[tuple[float, Call]] = deque()  # and when to try them again
-        self._told_of: set[Claim] = set()  # said once of each that is blocked
+        self._waiting: deque[CallOutcomes] = deque()
+        self._blocked: deque[tuple[float, CallOutcomes]] = deque()  # and when to try them again
+        self._logged_blocked: set[Claim] = set()  # said once of each that is blocked
         self._changed = threading.Condition()
         self._closing = False
         self._at_hand = 0
@@ -74,7 +74,7 @@ class Finisher(threading.Thread):
             blocked = sum(len(call) for _, call in self._blocked)
             return sum(map(len, self._waiting)) + blocked + self._at_hand
 
-    def put(self, outcomes: Call) -> None:
+    def put(self, outcomes: CallOutcomes) -> None:
         """Hand over the outcomes of a call; they are written together."""
         if outcomes:
             with self._changed:
@@ -107,12 +107,12 @@ class Finisher(threading.Thread):
             )
             return self._closing and not self._waiting and not self._blocked
 
-    def _gather(self) -> list[Call]:
+    def _gather(self) -> list[CallOutcomes]:
         """The next calls to write, if there are any."""
         with self._changed:
             if self._waiting and not self._closing:
                 self._changed.wait_for(self._has_enough, self.linger)
-            calls: list[Call] = []
+            calls: list[CallOutcomes] = []
             while self._waiting and self._at_hand < self.most:
                 calls.append(self._waiting.popleft())
                 self._at_hand += len(calls[-1])
@@ -121,7 +121,7 @@ class Finisher(threading.Thread):
     def _has_enough(self) -> bool:
         return self._closing or sum(map(len, self._waiting)) >= self.most
 
-    def _blocked_before(self) -> Call | None:
+    def _blocked_before(self) -> CallOutcomes | None:
         """What has been blocked for longest, if it is time to try it again; one, for the others."""
         with self._changed:
             if not self._blocked or self._blocked[0][0] > time.monotonic():
@@ -130,7 +130,7 @@ class Finisher(threading.Thread):
             self._at_hand += len(call)
             return call
 
-    def _write(self, calls: Sequence[Call], *, hurry: bool = False) -> None:
+    def _write(self, calls: Sequence[CallOutcomes], *, hurry: bool = False) -> None:
         """Write what calls told, however long the database is away."""
         batch = [outcome for call in calls for outcome in call]
         wait = 0.05
@@ -146,8 +146,8 @@ class Finisher(threading.Thread):
                 self._write_around(calls, error)
                 return
             except UNREACHABLE as error:
-                told = {"action": "finish", "outcomes": len(batch), "error": reason(error)}
-                log.log(level(error), "outcomes wait for the database", extra=told)
+                reported = {"action": "finish", "outcomes": len(batch), "error": reason(error)}
+                log.log(level(error), "outcomes wait for the database", extra=reported)
                 time.sleep(wait)
                 wait = min(wait * 2, 2.0)
             except psycopg.Error as error:
@@ -157,7 +157,7 @@ class Finisher(threading.Thread):
                 self._settle(batch, not_sent)
                 return
 
-    def _write_around(self, calls: Sequence[Call], error: psycopg.Error) -> None:
+    def _write_around(self, calls: Sequence[CallOutcomes], error: psycopg.Error) -> None:
         """Write the halves, so that what is blocked stays alone; it is put off."""
         parts = calls if len(calls) > 1 else _parts(calls[0])
         if len(parts) > 1:
@@ -166,15 +166,15 @@ class Finisher(threading.Thread):
             self._write(parts[middle:], hurry=True)
             return
         email = parts[0][0].email
-        if email.claim not in self._told_of:
-            self._told_of.add(email.claim)
+        if email.claim not in self._logged_blocked:
+            self._logged_blocked.add(email.claim)
             log.warning(
                 "an outcome waits: somebody else has its row",
                 extra={"action": "finish", "jobId": str(email.id), "error": reason(error)},
             )
         with self._changed:
             self._at_hand -= len(parts[0])
-            self._blocked.append((time.monotonic() + AGAIN, parts[0]))
+            self._blocked.append((time.monotonic() + BLOCKED_RETRY_SECONDS, parts[0]))
 
     def _write_apart(self, batch: Sequence[Outcome], error: psycopg.Error) -> None:
         """Write one by one what the database refused as a whole, so that one fault stays one."""
@@ -193,42 +193,42 @@ class Finisher(threading.Thread):
 
     def _settle(self, batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
         self.counts["sent"] += len(batch) - len(not_sent)
-        _tell_batch(batch, not_sent)
+        _log_batch(batch, not_sent)
         tried = {outcome.email.id: outcome for outcome in batch} if not_sent else {}
         for one in not_sent:
             self.counts[_kind(one)] += 1
             if _kind(one) == "retried":
-                tell_retried(one, tried[one.id])
+                log_retried(one, tried[one.id])
             elif one.refused:
                 log.warning(
                     "lease lost before the outcome was written",
                     extra={"action": "finish", "jobId": str(one.id), "sqlstate": one.refused},
                 )
         self.held.remove(outcome.email for outcome in batch)
-        if self._told_of:
-            self._told_of.difference_update(outcome.email.claim for outcome in batch)
+        if self._logged_blocked:
+            self._logged_blocked.difference_update(outcome.email.claim for outcome in batch)
         if dead := [one.id for one in not_sent if _kind(one) == "dead"]:
-            self._tell_dead(dead)
+            self._log_dead(dead)
 
-    def _tell_dead(self, ids: Sequence[UUID]) -> None:
+    def _log_dead(self, ids: Sequence[UUID]) -> None:
         try:
-            tell_dead(self.store.take_deaths(ids), "finish")
+            log_dead(self.store.log_dead_letters(ids), "finish")
         except (psycopg.Error, PoolTimeout, PoolClosed):
             return  # they wait for a janitor
 
 
-def _parts(call: Call) -> list[Call]:
+def _parts(call: CallOutcomes) -> list[CallOutcomes]:
     """What may be written apart. A batch that may have arrived is repeated whole or not at all."""
     if any(one.email.batch_id and one.result.verdict == "ambiguous" for one in call):
         return [call]
     return [[outcome] for outcome in call]
 
 
-def _tell_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
+def _log_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
     """Say in one line how the emails of a batch ended."""
     counts = Counter({"sent": len(batch) - len(not_sent)})
     counts.update(map(_kind, not_sent))
-    told = {
+    reported = {
         "action": "finish",
         "event": "BatchFinished",
         "emails": len(batch),
@@ -236,7 +236,7 @@ def _tell_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
         "providers": sorted({outcome.email.provider for outcome in batch}),
     }
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    log.info("batch finished: %s", shown, extra=told)
+    log.info("batch finished: %s", shown, extra=reported)
 
 
 def _kind(settled: Settled) -> str:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from mailgres import logs
 from mailgres.errors import MailgresError
+from mailgres.safe_errors import where
 from mailgres.settings.model import new_worker_name
-from mailgres.trace import where
-from mailgres.worker.build import open_pipeline, open_worker, sweeping
+from mailgres.worker.build import open_pipeline, open_worker, running_janitors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASKED_TO_STOP = (signal.SIGTERM, signal.SIGINT)
-LOOK = 0.5
+CHECK_INTERVAL_SECONDS = 0.5
 """Seconds between looks at the workers."""
-LONGEST_WAIT = 30.0
+MAX_RESTART_DELAY_SECONDS = 30.0
 """Seconds at the most before a worker that died is replaced; one that lived longer starts anew."""
-AFTER_GRACE = 10.0
+EXIT_MARGIN_SECONDS = 10.0
 """Seconds that workers get beyond their grace to leave: janitors end their chunk."""
 
 
@@ -63,7 +63,7 @@ def on_signals(
 
     `stop` runs in a thread: what a handler interrupts may hold the very lock that it needs.
     """
-    told: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue a handler may use
+    reported: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue a handler may use
     seen = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -71,10 +71,10 @@ def on_signals(
         if seen:
             again(number)
         seen = True
-        told.put(number)
+        reported.put(number)
 
     def wait() -> None:
-        told.get()
+        reported.get()
         stop()
 
     threading.Thread(target=wait, name="mailgres-signals", daemon=True).start()
@@ -93,7 +93,7 @@ def run_one(settings: Settings, beside: Beside = nothing_beside) -> Summary:
     on_signals(stopping.set)
     with open_pipeline(settings) as pipeline:
         worker = pipeline.worker(stopping=stopping)
-        with sweeping(pipeline), beside(pipeline, stopping):
+        with running_janitors(pipeline), beside(pipeline, stopping):
             return worker.run()
 
 
@@ -103,7 +103,7 @@ def run_none(settings: Settings, beside: Beside) -> None:
     on_signals(stopping.set)
     with (
         open_pipeline(settings, on_demand=True) as pipeline,
-        sweeping(pipeline, working=False),
+        running_janitors(pipeline, working=False),
         beside(pipeline, stopping),
     ):
         stopping.wait()
@@ -124,7 +124,7 @@ def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
         try:
             while not stopping.is_set():
                 fleet.fill()
-                stopping.wait(LOOK)
+                stopping.wait(CHECK_INTERVAL_SECONDS)
         finally:
             fleet.stop()
     if failed := fleet.failed():
@@ -139,40 +139,40 @@ class Fleet:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._places = [Place(settings) for _ in range(settings.processes)]
+        self._slots = [WorkerSlot(settings) for _ in range(settings.processes)]
 
     def fill(self) -> None:
         """Start a worker wherever there is none, unless it is too soon after the last one."""
-        for place in self._places:
-            place.fill()
+        for slot in self._slots:
+            slot.fill()
 
     def stop(self) -> None:
         """Ask all to end, wait as long as they are allowed to take, and end those that do not."""
-        for place in self._places:
-            place.terminate()
-        deadline = time.monotonic() + self._settings.grace.total_seconds() + AFTER_GRACE
-        for place in self._places:
-            place.join(max(deadline - time.monotonic(), 0.0))
+        for slot in self._slots:
+            slot.terminate()
+        deadline = time.monotonic() + self._settings.grace.total_seconds() + EXIT_MARGIN_SECONDS
+        for slot in self._slots:
+            slot.join(max(deadline - time.monotonic(), 0.0))
         self.kill()
 
     def kill(self) -> None:
         """End all at once."""
-        for place in self._places:
-            place.kill()
+        for slot in self._slots:
+            slot.kill()
 
     def failed(self) -> int:
         """How many did not end well."""
-        return sum(place.failed for place in self._places)
+        return sum(slot.failed for slot in self._slots)
 
 
-class Place:
+class WorkerSlot:
     """A place for one worker at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._process: SpawnProcess | None = None
         self._started = 0.0
-        self._deaths = 0
+        self._exits = 0
         self._start_at = 0.0
 
     @property
@@ -186,7 +186,7 @@ class Place:
     def fill(self) -> None:
         """Have a worker here; mourn one that died."""
         if self._process is not None and not self._process.is_alive():
-            self._mourn(self._process)
+            self._log_exit(self._process)
             self._process = None
         if self._process is None and time.monotonic() >= self._start_at:
             self._start()
@@ -216,10 +216,10 @@ class Place:
         self._process = process
         self._started = time.monotonic()
 
-    def _mourn(self, process: SpawnProcess) -> None:
+    def _log_exit(self, process: SpawnProcess) -> None:
         now = time.monotonic()
-        self._deaths = self._deaths + 1 if now - self._started < LONGEST_WAIT else 1
-        wait = min(2.0 ** (self._deaths - 2), LONGEST_WAIT) if self._deaths > 1 else 0.0
+        self._exits = self._exits + 1 if now - self._started < MAX_RESTART_DELAY_SECONDS else 1
+        wait = min(2.0 ** (self._exits - 2), MAX_RESTART_DELAY_SECONDS) if self._exits > 1 else 0.0
         self._start_at = now + wait
         log.error(
             "a worker died with %s; the next one starts in %.0f s",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mailgres.model import Claim, Email
+    from mailgres.model import Claim, ClaimedEmail
 
 
 class InFlight:
@@ -23,25 +23,25 @@ class InFlight:
         self._clock = clock
         self._changed = threading.Condition()
         # By email and lease: one that was lost may be claimed again before its call returns.
-        self._held: dict[Claim, tuple[Email, float]] = {}
+        self._held: dict[Claim, tuple[ClaimedEmail, float]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, emails: Iterable[Email]) -> None:
+    def add(self, emails: Iterable[ClaimedEmail]) -> None:
         """Hold emails that were just leased."""
         now = self._clock()
         with self._changed:
             self._held.update((email.claim, (email, now)) for email in emails)
 
-    def remove(self, emails: Iterable[Email]) -> None:
+    def remove(self, emails: Iterable[ClaimedEmail]) -> None:
         """Let go of emails that are settled or not ours any more."""
         with self._changed:
             for email in emails:
                 self._held.pop(email.claim, None)
             self._changed.notify_all()
 
-    def extended(self, emails: Iterable[Email]) -> None:
+    def extended(self, emails: Iterable[ClaimedEmail]) -> None:
         """Remember that these leases were just lengthened."""
         now = self._clock()
         with self._changed:
@@ -49,7 +49,7 @@ class InFlight:
                 if email.claim in self._held:
                     self._held[email.claim] = (email, now)
 
-    def older_than(self, seconds: float) -> list[Email]:
+    def older_than(self, seconds: float) -> list[ClaimedEmail]:
         """Emails whose lease was taken or lengthened longer ago than this."""
         then = self._clock() - seconds
         with self._changed:
@@ -70,7 +70,7 @@ class InFlight:
         with self._changed:
             return self._changed.wait_for(lambda: len(self._held) <= emails, timeout)
 
-    def all(self) -> list[Email]:
+    def all(self) -> list[ClaimedEmail]:
         """Everything that is held."""
         with self._changed:
             return [email for email, _ in self._held.values()]

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING
 
 from mailgres.errors import DatabaseUnreachable
 from mailgres.janitor import WorkerInfo
-from mailgres.janitor.deaths import DEATHS
+from mailgres.janitor.janitors import LOG_DEAD_LETTERS
 from mailgres.janitor.runner import attempt
 from mailgres.model import Outcome, Result
 from mailgres.outage import level
 from mailgres.providers import NotMade
-from mailgres.trace import reason, where
+from mailgres.safe_errors import reason, where
 from mailgres.worker.claimer import Claimer
 from mailgres.worker.finisher import UNREACHABLE, Finisher
 from mailgres.worker.inflight import InFlight
-from mailgres.worker.keeper import Keeper
+from mailgres.worker.lease_keeper import LeaseKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import timedelta
     from uuid import UUID
 
-    from mailgres.model import Email
+    from mailgres.model import ClaimedEmail
     from mailgres.sender import Sender
-    from mailgres.store import Store
+    from mailgres.worker.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +85,8 @@ class Worker:
         self.held = InFlight(max(batch_size, 2 * concurrency * (largest + 1)))
         self.claimer = Claimer(store, list(sender.providers), lease, poll)
         self.finisher = Finisher(store, self.held)
-        self.keeper = Keeper(store, self.held, lease)
-        self._jobs: queue.SimpleQueue[list[Email] | None] = queue.SimpleQueue()
+        self.keeper = LeaseKeeper(store, self.held, lease)
+        self._jobs: queue.SimpleQueue[list[ClaimedEmail] | None] = queue.SimpleQueue()
         self._senders = [
             threading.Thread(target=self._send_jobs, name=f"mailgres-sender-{n}", daemon=True)
             for n in range(concurrency)
@@ -114,12 +114,12 @@ class Worker:
             self._ends_at = time.monotonic() + max_seconds
         done = self._work(until_empty=True, once=once)
         # A claim also ends what expired or crashed, and there may be no janitor to tell of it.
-        attempt(DEATHS, self.store.borrow, WorkerInfo(self.store.worker))
+        attempt(LOG_DEAD_LETTERS, self.store.borrow, WorkerInfo(self.store.worker))
         return done
 
     def _work(self, *, until_empty: bool, once: bool = False) -> Summary:
         start = time.monotonic()
-        self.keeper.events.tell()  # what happens from now on is ours to tell
+        self.keeper.events.log_new()  # what happens from now on is ours to tell
         for thread in (self.finisher, self.keeper, *self._senders):
             thread.start()
         try:
@@ -133,7 +133,7 @@ class Worker:
                 pass  # what was claimed is finished, unless somebody is in a hurry
         finally:
             self._shut_down()
-        self._tell_what_is_left()
+        self._log_what_is_left()
         return self._summary(round(time.monotonic() - start, 3))
 
     def _summary(self, seconds: float) -> Summary:
@@ -177,7 +177,7 @@ class Worker:
         self._put_jobs(emails)
         return bool(emails)
 
-    def _send_alone(self, emails: Sequence[Email]) -> None:
+    def _send_alone(self, emails: Sequence[ClaimedEmail]) -> None:
         """Send emails that a worker held when it died, while nothing else is on board.
 
         If they are what killed it, they take no other email with them.
@@ -190,7 +190,7 @@ class Worker:
         while not self.held.wait_until_empty(LOOK_SECONDS) and not self._is_over():
             pass
 
-    def _put_jobs(self, emails: Sequence[Email]) -> None:
+    def _put_jobs(self, emails: Sequence[ClaimedEmail]) -> None:
         for job in self._batches(emails):
             self._jobs.put(job)
 
@@ -214,21 +214,21 @@ class Worker:
         A provider that goes on saying "later" is not waited for: nothing was sent in between.
         """
         try:
-            wait = self.store.rate_frees_in()
+            wait = self.store.rate_limit_ends_in()
         except UNREACHABLE:
             return True
         if self.finisher.counts["sent"] > self._sent_before_wait:
             self._sent_before_wait, self._waited = self.finisher.counts["sent"], 0.0
         seconds = max(wait.total_seconds(), 0.001) if wait is not None else math.inf
         self._waited += seconds
-        if self._waited > WORTH_WAITING:
+        if self._waited > RATE_LIMIT_WAIT_SECONDS:
             return False
         self.stopping.wait(seconds)
         return True
 
-    def _batches(self, emails: Sequence[Email]) -> Iterator[list[Email]]:
+    def _batches(self, emails: Sequence[ClaimedEmail]) -> Iterator[list[ClaimedEmail]]:
         """Emails grouped as their providers take them; a fixed batch always in the same order."""
-        groups: dict[tuple[str, UUID | None], list[Email]] = defaultdict(list)
+        groups: dict[tuple[str, UUID | None], list[ClaimedEmail]] = defaultdict(list)
         for email in emails:
             groups[email.provider, email.batch_id].append(email)
         for (name, batch), group in groups.items():
@@ -245,7 +245,7 @@ class Worker:
         while (emails := self._jobs.get()) is not None:
             self._send(emails)
 
-    def _send(self, emails: list[Email]) -> None:
+    def _send(self, emails: list[ClaimedEmail]) -> None:
         """Send a job. If our own code fails, each email is sent alone, to harm no other.
 
         A fixed batch has one key and cannot be taken apart here: the next claim does that.
@@ -266,9 +266,9 @@ class Worker:
                 for email in emails:
                     self._send([email])
         else:
-            told = {outcome.email.id for outcome in outcomes}
+            reported = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
-            refused = [email for email in emails if email.id not in told]
+            refused = [email for email in emails if email.id not in reported]
             self._count("refused", len(refused))
             self.held.remove(refused)
             self.sender.learn(emails[0].provider)
@@ -292,31 +292,33 @@ class Worker:
         """Seconds until this worker has to have stopped."""
         return max(self._gives_up_at - time.monotonic(), 0.0)
 
-    def _tell_what_is_left(self) -> None:
+    def _log_what_is_left(self) -> None:
         """Say so, if the database was away for so long that it does not know all that happened."""
         left = {
             "outcomes not written": self.finisher.unwritten,
             "emails not given back": self._kept,
         }
         if any(left.values()):
-            told = ", ".join(f"{count} {what}" for what, count in left.items() if count)
-            raise DatabaseUnreachable(f"The database was away when the worker ended: {told}", LEFT)
+            reported = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+            raise DatabaseUnreachable(
+                f"The database was away when the worker ended: {reported}", LEFT
+            )
 
-    def _not_started(self) -> list[Email]:
+    def _not_started(self) -> list[ClaimedEmail]:
         """Take back the jobs that no sender has taken."""
-        emails: list[Email] = []
+        emails: list[ClaimedEmail] = []
         while True:
             try:
                 emails += self._jobs.get_nowait() or []
             except queue.Empty:
                 return emails
 
-    def _give_back(self, emails: Sequence[Email]) -> None:
+    def _give_back(self, emails: Sequence[ClaimedEmail]) -> None:
         """Return emails that were not sent, as soon as the database is there to hear it."""
         while emails:
             try:
-                patience = min(self._time_left(), self.store.pool.timeout)
-                self._count("given_back", len(self.store.give_back(emails, patience)))
+                timeout = min(self._time_left(), self.store.pool.timeout)
+                self._count("given_back", len(self.store.give_back(emails, timeout)))
                 break
             except UNREACHABLE as error:
                 log.log(level(error), "not given back", extra=_about("give_back", emails, error))
@@ -328,11 +330,11 @@ class Worker:
 
 
 def _about(
-    action: str, emails: Sequence[Email], error: Exception | None = None
+    action: str, emails: Sequence[ClaimedEmail], error: Exception | None = None
 ) -> dict[str, object]:
     """What a log line tells besides its words."""
-    told: dict[str, object] = {"action": action, "emails": len(emails)}
-    return told if error is None else {**told, "error": reason(error)}
+    reported: dict[str, object] = {"action": action, "emails": len(emails)}
+    return reported if error is None else {**reported, "error": reason(error)}
 
 
 LEFT = (
@@ -341,11 +343,11 @@ LEFT = (
 )
 LOOK_SECONDS = 0.2
 """Seconds between looks whether a run is over."""
-WORTH_WAITING = 10.0
+RATE_LIMIT_WAIT_SECONDS = 10.0
 """Seconds that a run until the queue is empty waits for a rate limit."""
 
 
-def _not_prepared(email: Email, place: str) -> Result:
+def _not_prepared(email: ClaimedEmail, place: str) -> Result:
     """Return the outcome of a fault of our own; the emails of a batch go alone the next time."""
     return Result(
         "transient",

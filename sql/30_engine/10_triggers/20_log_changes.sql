@@ -1,0 +1,236 @@
+-- Whoever changes an email, and by whatever path, these triggers write the log and the
+-- deltas of the rollups in the same transaction. They see whole statements, so a finish
+-- of a hundred emails appends its rows in one go.
+
+-- The bucket of a time to delivery. Of several languages this is the one that is inlined.
+CREATE FUNCTION mailgres.bucket_of(p_seconds double precision) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_seconds IS NULL THEN 0
+    WHEN p_seconds <= 1 THEN 1
+    WHEN p_seconds <= 5 THEN 5
+    WHEN p_seconds <= 15 THEN 15
+    WHEN p_seconds <= 60 THEN 60
+    WHEN p_seconds <= 300 THEN 300
+    WHEN p_seconds <= 900 THEN 900
+    WHEN p_seconds <= 3600 THEN 3600
+    WHEN p_seconds <= 21600 THEN 21600
+    WHEN p_seconds <= 86400 THEN 86400
+    ELSE 2147483647
+END;
+
+COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
+    'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
+
+-- How long an email took. One that was sent before its time, which may be infinite, took none.
+CREATE FUNCTION mailgres.seconds_between(p_from timestamptz, p_to timestamptz) RETURNS double precision
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END;
+
+COMMENT ON FUNCTION mailgres.seconds_between(timestamptz, timestamptz) IS
+    'Seconds from one time to a later one; 0 if it is not later.';
+
+-- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
+CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_took constant double precision := CASE WHEN q.status = 'sent' THEN
+        mailgres.seconds_between(greatest(q.created_at, q.scheduled_for), q.sent_at) END;
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
+    VALUES
+        (date_trunc('hour', q.created_at, 'UTC'), q.template_type, q.tenant_id,
+         coalesce(q.provider, ''), coalesce(q.error_code, ''), p_status, q.retries,
+         CASE WHEN p_status = 'sent' THEN mailgres.bucket_of(v_took) ELSE 0 END,
+         date_trunc('hour', q.dead_at, 'UTC'), q.dead_reason, p_emails, p_here,
+         CASE WHEN p_status = 'sent' THEN p_emails * v_took ELSE 0 END, q.created_at, q.created_at);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
+    'Appends the delta of one email.';
+
+-- A bounce says that what was sent did not arrive. Sending anew makes that void.
+CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT l.event = 'bounced' FROM public.email_logs l
+        WHERE l.queue_id = p_queue_id AND l.event IN ('sent', 'bounced')
+        ORDER BY l.id DESC LIMIT 1), false);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
+    'Whether an email bounced since it was sent last.';
+
+-- Somebody imports a history: settled emails are counted from the start.
+CREATE FUNCTION mailgres.count_imported() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NEW.status IN ('sent', 'failed', 'cancelled') THEN
+        PERFORM mailgres.count_email(NEW, NEW.status, 1, 1);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER count_imported
+    AFTER INSERT ON public.email_queue
+    FOR EACH ROW WHEN (NEW.status <> 'pending')
+    EXECUTE FUNCTION mailgres.count_imported();
+
+CREATE FUNCTION mailgres.log_changes() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
+AS $$
+BEGIN
+    -- How long after the try before a retry really began. Only the claim knows both.
+    PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.attempt_deltas
+            (at, event, attempt, tenant_id, provider, error_class, error_code, emails, seconds)
+        SELECT mailgres.now(), 'claimed', n.retries + 1, '', '', '', '', count(*),
+               sum(date_part('epoch', n.last_attempt_at - o.last_attempt_at))
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        WHERE n.retries > 0 AND n.status = 'sending' AND o.status = 'pending' AND o.last_attempt_at IS NOT NULL
+        GROUP BY n.retries;
+    END IF;
+
+    -- A claim settles nothing, and what ends it is what is logged.
+    PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+
+    -- One that bounced is no longer to be taken off those that were sent.
+    PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO mailgres.rollup_deltas
+            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, here)
+        SELECT date_trunc('hour', o.created_at, 'UTC'), o.template_type, o.tenant_id, coalesce(o.provider, ''),
+               '', 'bounced', o.retries, -1, 0
+        FROM old_rows o
+        JOIN new_rows n ON n.id = o.id
+        WHERE o.status = 'sent' AND n.status <> 'sent' AND mailgres.has_bounced(o.id);
+    END IF;
+
+    WITH logged AS (
+        INSERT INTO public.email_logs
+            (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
+             worker, duration_ms, provider, provider_message_id, error_class, error_code,
+             error_message, error_detail, next_retry_at, dead_reason)
+        SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
+               o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
+               -- a try that was not made has no fault; the row still has that of an earlier one
+               CASE WHEN e.has_fault THEN n.error_class END, CASE WHEN e.has_fault THEN n.error_code END,
+               CASE WHEN e.has_fault THEN n.error_message END, CASE WHEN e.has_fault THEN n.error_detail END,
+               CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
+        FROM new_rows n
+        JOIN old_rows o ON o.id = n.id
+        CROSS JOIN LATERAL (
+            SELECT x.event, x.event IN ('dead', 'cancelled', 'retry', 'deferred') AS has_fault
+            FROM (SELECT CASE
+                WHEN n.status = 'failed' THEN 'dead'
+                WHEN n.status <> 'pending' THEN n.status
+                WHEN o.status NOT IN ('pending', 'sending') THEN 'reopened'
+                WHEN n.retries > o.retries THEN 'retry'
+                WHEN o.status = 'pending' THEN 'rescheduled'
+                WHEN n.lease_losses > o.lease_losses THEN 'lost'
+                WHEN n.next_retry_at > o.leased_at THEN 'deferred'
+                WHEN o.lease_until <= mailgres.now() THEN 'lost'
+                ELSE 'given_back'
+            END AS event) x
+        ) e
+        WHERE n.status <> 'sending'
+          AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
+        RETURNING id, queue_id, event, from_status, attempt, tenant_id, provider, error_class, error_code,
+                  claimed_at
+    ), died AS (
+        INSERT INTO mailgres.dead_letters_to_log (queue_id, log_id)
+        SELECT l.queue_id, l.id FROM logged l WHERE l.event = 'dead' AND l.from_status <> 'failed'
+    )
+    INSERT INTO mailgres.attempt_deltas
+        (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, claim_number, emails)
+    SELECT mailgres.now(), l.event, l.attempt, l.tenant_id, coalesce(l.provider, ''),
+           coalesce(l.error_class, ''), coalesce(l.error_code, ''), l.claimed_at,
+           (SELECT r.last_value FROM mailgres.claim_numbers r), count(*)
+    FROM logged l
+    GROUP BY 2, 3, 4, 5, 6, 7, 8;
+
+    -- A settled email is taken out of the cell where it was and added to the one
+    -- where it is now; what stays in its cell cancels out.
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries, within,
+         dead_hour, dead_reason, emails, here, seconds, oldest, newest)
+    SELECT date_trunc('hour', r.created_at, 'UTC'), r.template_type, r.tenant_id,
+           coalesce(r.provider, ''), coalesce(r.error_code, ''), r.status, r.retries, mailgres.bucket_of(r.took),
+           date_trunc('hour', r.dead_at, 'UTC'), r.dead_reason, sum(r.emails), sum(r.emails),
+           coalesce(sum(r.emails * r.took), 0),
+           min(r.created_at) FILTER (WHERE r.emails > 0), max(r.created_at) FILTER (WHERE r.emails > 0)
+    FROM (
+        SELECT n.created_at, n.template_type, n.tenant_id, n.provider, n.error_code, n.status, n.retries,
+               CASE WHEN n.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(n.created_at, n.scheduled_for), n.sent_at) END AS took,
+               n.dead_at, n.dead_reason, 1 AS emails
+        FROM new_rows n WHERE n.status IN ('sent', 'failed', 'cancelled')
+        UNION ALL
+        SELECT o.created_at, o.template_type, o.tenant_id, o.provider, o.error_code, o.status, o.retries,
+               CASE WHEN o.status = 'sent' THEN
+                   mailgres.seconds_between(greatest(o.created_at, o.scheduled_for), o.sent_at) END,
+               o.dead_at, o.dead_reason, -1
+        FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
+    ) r
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+    HAVING sum(r.emails) <> 0 OR coalesce(sum(r.emails * r.took), 0) <> 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER log_changes
+    AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.log_changes();
+
+-- Emails that leave the queue are still counted, but no longer as being in it.
+CREATE FUNCTION mailgres.count_removed() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_nestloop = off SET jit = off
+AS $$
+BEGIN
+    INSERT INTO mailgres.rollup_deltas
+        (hour, template_type, tenant_id, provider, error_code, status, retries,
+         dead_hour, dead_reason, emails, here)
+    SELECT date_trunc('hour', o.created_at, 'UTC'), '', o.tenant_id, '', coalesce(o.error_code, ''), o.status, 0,
+           date_trunc('hour', o.dead_at, 'UTC'), o.dead_reason, 0, -count(*)
+    FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled')
+    GROUP BY 1, 3, 5, 6, 8, 9;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER count_removed
+    AFTER DELETE ON public.email_queue REFERENCING OLD TABLE AS old_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.count_removed();
+
+CREATE FUNCTION mailgres.count_truncated() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Who folds at this moment has to be done first, or his counts would stay.
+    PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold_rollups'));
+    DELETE FROM mailgres.rollup_by_status;
+    DELETE FROM mailgres.rollup_dead;
+    UPDATE mailgres.rollup_deltas SET here = 0;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER count_truncated
+    AFTER TRUNCATE ON public.email_queue
+    FOR EACH STATEMENT EXECUTE FUNCTION mailgres.count_truncated();

@@ -1,0 +1,64 @@
+-- Says "the call to the provider starts now", for a provider without idempotency
+-- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
+-- Rechecks what may have changed since the claim: the lease itself (a cancel takes
+-- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
+-- that may be sent; the others have been settled or given back.
+--
+-- p_checked: false if the worker has not checked the provider. The emails that would probe a
+-- provider whose circuit is open are then returned with check_first, and nothing is changed:
+-- if an email were lost in the probe, it could not be repeated, so it is not the first to go.
+--
+-- p_lease: for how long the call may take. Without it, as long as the lease so far, which
+-- has grown with every time it was lengthened: so no more than an hour.
+
+CREATE FUNCTION mailgres.start_attempts(
+    p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
+    RETURNS TABLE (id uuid, check_first boolean)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_started uuid[];
+    v_rest  uuid[];
+BEGIN
+    WITH started AS (
+        UPDATE public.email_queue q
+        SET attempt_started_at = mailgres.now(),
+            lease_until = mailgres.now()
+                + coalesce(p_lease, least(q.lease_until - q.leased_at, interval '1 hour'))
+        WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
+          AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
+          AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
+          AND NOT EXISTS (
+              SELECT FROM public.email_suppressions s
+              WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+          AND NOT EXISTS (
+              SELECT FROM mailgres.tenants t
+              WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
+          AND NOT EXISTS (
+              SELECT FROM mailgres.providers p
+              WHERE p.name = q.provider AND NOT mailgres.is_usable(p)
+                AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked))
+        RETURNING q.id
+    )
+    SELECT coalesce(array_agg(b.id), '{}') INTO v_started FROM started b;
+    PERFORM mailgres.commit_durably();
+
+    v_rest := ARRAY(
+        SELECT q.id FROM public.email_queue q
+        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_started) AND q.lease_token = p_token
+        FOR UPDATE);
+    IF cardinality(v_rest) > 0 AND NOT p_checked
+       AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
+    THEN
+        RETURN QUERY SELECT unnest(v_rest), true;
+    ELSIF cardinality(v_rest) > 0 THEN
+        PERFORM mailgres.settle_unsendable(v_rest);
+        PERFORM mailgres.give_back(p_token, v_rest);
+    END IF;
+    RETURN QUERY SELECT unnest(v_started), false;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
+    'Marks the calls for these emails as begun and returns those that may be made.';

@@ -1,0 +1,97 @@
+-- Dead emails that nobody dealt with leave the queue for an archive, with the whole
+-- row and the whole log; after another while they leave that, too.
+--
+-- jit = off goes with enable_seqscan = off: where a table of one row has to be read
+-- whole, its plan gets a forbidding cost, and up to PostgreSQL 17 that alone would make
+-- every call compile for a second.
+
+CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
+    v_ids    uuid[];
+BEGIN
+    -- Locked by a statement of its own: the next ones then see all that was logged
+    -- about these emails, because who logs holds the lock of the row.
+    v_ids := ARRAY(
+        SELECT q.id
+        FROM public.email_queue q
+        WHERE q.status = 'failed' AND q.due_at <= v_before
+        ORDER BY q.due_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_ids) = 0 THEN
+        RETURN 0;
+    END IF;
+
+    INSERT INTO mailgres.dead_letters AS d
+        (queue_id, tenant_id, template_type, dead_reason, error_code, dead_at, archived_at, expires_at, email, log)
+    SELECT q.id, q.tenant_id, q.template_type, q.dead_reason, q.error_code, q.dead_at,
+           mailgres.now(), mailgres.now() + s.archive_ttl,
+           to_jsonb(q) || jsonb_build_object('attachments', (
+               SELECT coalesce(jsonb_agg(jsonb_build_object(
+                          'filename', a.filename, 'content_type', a.content_type,
+                          'bytes', octet_length(a.content)) ORDER BY a.position), '[]')
+               FROM mailgres.attachments a WHERE a.queue_id = q.id)),
+           (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
+            FROM public.email_logs l WHERE l.queue_id = q.id)
+    FROM public.email_queue q
+    CROSS JOIN mailgres.settings s
+    WHERE q.id = ANY (v_ids)
+    -- Somebody put an archived email back into the queue, and it died again.
+    ON CONFLICT (queue_id) DO UPDATE
+        SET dead_reason = excluded.dead_reason, error_code = excluded.error_code, dead_at = excluded.dead_at,
+            archived_at = excluded.archived_at, expires_at = excluded.expires_at,
+            email = excluded.email, log = d.log || excluded.log;
+
+    RETURN mailgres.delete_emails(v_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
+    'Moves emails that have been dead for long to mailgres.dead_letters; returns how many.';
+
+-- Takes emails out of the queue; their attachments go with them (ON DELETE CASCADE), and
+-- so does what the provider capture kept. What was counted about them stays counted.
+CREATE FUNCTION mailgres.delete_emails(p_ids uuid[]) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
+    DELETE FROM mailgres.dead_letters_to_log d WHERE d.queue_id = ANY (p_ids);
+    DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
+    DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.delete_emails(uuid[]) IS
+    'Takes emails out of the queue with all that hangs on them; returns how many.';
+
+CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    DELETE FROM mailgres.dead_letters d
+    WHERE d.queue_id = ANY (ARRAY(
+        SELECT x.queue_id
+        FROM mailgres.dead_letters x
+        WHERE x.expires_at <= mailgres.now()
+        ORDER BY x.expires_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.purge_archive(int) IS
+    'Deletes archived emails whose time in the archive is over; returns how many.';

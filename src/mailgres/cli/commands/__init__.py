@@ -1,0 +1,1 @@
+"""The commands: the module of each has its name."""

@@ -1,0 +1,113 @@
+"""`mailgres doctor`: what is wrong with a set-up, and what mends it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from mailgres.cli.support.options import settings_options
+from mailgres.cli.support.output import as_json, harmless
+from mailgres.doctor import NAMES, SEVERITIES, examine, restoring_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mailgres.doctor import Finding
+    from mailgres.settings import Settings
+
+COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@click.option("--offline", is_flag=True, help="Ask neither providers nor name servers.")
+@click.option(
+    "--only", multiple=True, metavar="CHECK", type=click.Choice(NAMES), help="Only this check."
+)
+@click.option("--quiet", is_flag=True, help="Only what is wrong: warnings and errors.")
+@click.option(
+    "--nameserver",
+    "nameservers",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Whom to ask about the domain of from_email, instead of the system's.",
+)
+@click.option(
+    "--as-worker",
+    is_flag=True,
+    help="Examine this shell's settings and rights as a worker's, even if it names no providers.",
+)
+@click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that undoes schema drift.")
+@settings_options("database_url", "providers", "from_email")
+def doctor(
+    *,
+    settings: Settings,
+    as_json_: bool,
+    offline: bool,
+    only: tuple[str, ...],
+    quiet: bool,
+    nameservers: tuple[str, ...],
+    as_worker: bool,
+    print_sql: bool,
+) -> None:
+    """Examine the set-up: database, schema, privileges, queue, providers, domain.
+
+    Judges the system: the database, the routes, and the workers that are alive. Settings,
+    credentials and rights of this shell are examined if it names providers, as a worker's does, or
+    with --as-worker. Changes nothing and sends nothing. Every finding that can be fixed comes with
+    the command that does. What could not be checked is named. Exits with 1 if there are errors.
+
+    \b
+    Examples:
+      mailgres doctor
+      mailgres doctor --quiet --offline
+      mailgres doctor --only grants --only row-security
+      mailgres doctor --json | jq -r '.[] | select(.severity == "error") | .fix'
+      mailgres doctor --sql | psql "$DATABASE_URL"
+    """
+    if print_sql:
+        click.echo(restoring_sql(settings), nl=False)
+        return
+    found = []
+    for finding in examine(
+        settings,
+        offline=offline,
+        nameservers=nameservers or None,
+        only=only,
+        as_worker=as_worker,
+    ):
+        if quiet and finding.severity not in ("error", "warning"):
+            continue
+        found.append(finding)
+        if not as_json_:
+            _print_finding(finding)
+    if as_json_:
+        as_json([asdict(finding) for finding in found])
+    else:
+        click.echo(_summary(found))
+    if any(finding.severity == "error" for finding in found):
+        sys.exit(1)
+
+
+def _print_finding(finding: Finding) -> None:
+    word = click.style(f"{finding.severity:8}", fg=COLOURS[finding.severity])
+    click.echo(f"{word} {finding.check}: {harmless(finding.message)}")
+    if finding.fix:
+        click.echo(f"{'':8}   → {harmless(finding.fix)}")
+
+
+def _summary(found: Iterable[Finding]) -> str:
+    """How many there are of each severity."""
+    counts = Counter(finding.severity for finding in found)
+    one = {"error": "error", "warning": "warning", "info": "remark", "ok": "good"}
+    many = {"error": "errors", "warning": "warnings", "info": "remarks", "ok": "good"}
+    reported = [
+        f"{counts[severity]} {(one if counts[severity] == 1 else many)[severity]}"
+        for severity in SEVERITIES
+        if counts[severity]
+    ]
+    return ", ".join(reported) or "nothing is wrong"

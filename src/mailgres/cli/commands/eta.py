@@ -1,0 +1,64 @@
+"""`mailgres eta`: when the backlog will be out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.output import as_json, moment, table
+
+COUNT_TIMEOUT = "60s"
+"""How long counting may take."""
+
+REASONS = {
+    "quota": "by the quota of {provider}",
+    "rate": "by the rate limit of {provider}",
+    "rate of a tenant": "by the rate limit of a tenant",
+    "paused": "{provider} is paused",
+    "circuit": "the circuit of {provider} is open",
+    "disabled": "{provider} is disabled",
+    "throughput": "at the pace of the last 15 minutes",
+    "schedule": "the last of them is due then",
+    "route paused": "the route is paused",
+    "no provider": "the route has no provider",
+    "unknown": "nothing was sent by {provider} in the last 15 minutes",
+}
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def eta(*, as_json_: bool, database_url: str | None) -> None:
+    """Estimate when what waits will have been sent.
+
+    For each route by the first of its providers that can be used: its limits and quotas, or how
+    fast emails left in the last 15 minutes.
+
+    \b
+    Examples:
+      mailgres eta
+      mailgres eta --json | jq -r '.[].at'
+    """
+    with operator(database_url, timeout=COUNT_TIMEOUT) as database:
+        found = database.ask("eta")
+    if as_json_:
+        as_json(found)
+    elif not found:
+        click.echo("Nothing waits.")
+    else:
+        rows = [(one["route"], str(one["emails"]), _at(one), _why(one)) for one in found]
+        for line in table(("route", "emails", "out at", "why"), rows):
+            click.echo(line)
+
+
+def _at(one: dict[str, Any]) -> str:
+    return moment(one["at"]) if one["at"] else "unknown"
+
+
+def _why(one: dict[str, Any]) -> str:
+    text = REASONS[one["why"]].format(**one)
+    later = f"; {one['later']} of them not due yet" if one["later"] else ""
+    return text + later

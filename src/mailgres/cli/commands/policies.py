@@ -1,0 +1,169 @@
+"""`mailgres policies`: how long to wait before each retry, and how many retries there are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+from psycopg.types.json import Jsonb
+
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.output import NONE, as_json, reader, table
+from mailgres.settings.kinds import BadValue, Duration, Or
+
+_WAIT = Duration("1ms", "30d")
+_EXPIRY = Or("never", Duration("1s", "3650d"))
+
+
+@click.group()
+def policies() -> None:
+    """See and set retry policies."""
+
+
+@policies.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def list_(*, as_json_: bool, database_url: str | None) -> None:
+    """List the retry policies; in JSON, waits are in seconds.
+
+    \b
+    Examples:
+      mailgres policies list
+      mailgres policies list --json | jq '.[] | select(.default)'
+    """
+    with operator(database_url) as database:
+        found = database.ask("policies")
+    if as_json_:
+        as_json(found)
+        return
+    rows = [
+        (
+            f"{one['name']}{' (default)' if one['default'] else ''}",
+            str(one["max_retries"]),
+            _waits(one),
+            _jitter(one),
+            one["description"],
+        )
+        for one in found
+    ]
+    for line in table(("policy", "retries", "waits", "jitter", "description"), rows):
+        click.echo(line)
+
+
+def _steps(given: str) -> list[timedelta]:
+    try:
+        return [_WAIT.parse(part) for part in given.split(",")]
+    except BadValue as why:
+        raise click.BadParameter(f"{why}. Give waits such as 1m,5m,15m.") from None
+
+
+_FRACTION = click.FloatRange(0, 1)
+
+
+@policies.command("set")
+@click.argument("name")
+@click.option("--retries", type=click.IntRange(0, 100), help="How many after the first try.")
+@click.option("--steps", type=_steps, metavar="WAIT,…", help="The waits; the last one repeats.")
+@click.option("--base", type=reader(_WAIT), metavar="WAIT", help="The first wait, which grows.")
+@click.option("--factor", type=click.FloatRange(1, 10), help="How much it grows.  [default: 2]")
+@click.option("--cap", type=reader(_WAIT), metavar="WAIT", help="The longest wait.  [default: 1d]")
+@click.option("--jitter", type=_FRACTION, help="Up to such a part of it shorter or longer.")
+@click.option("--jitter-down", type=_FRACTION, help="Shorter only.")
+@click.option("--jitter-up", type=_FRACTION, help="Longer only.")
+@click.option("--description", help="What it is for.")
+@dry_run_option
+@database_url_option
+def set_(*, name: str, dry_run: bool, database_url: str | None, **given: Any) -> None:  # noqa: ANN401
+    """Make a retry policy, or change one: what is not named stays.
+
+    Waits hold at once for emails in the queue; the number of retries for emails enqueued from now
+    on.
+
+    \b
+    Examples:
+      mailgres policies set stepped --steps 1m,10m,1h
+      mailgres policies set nightly --retries 5 --base 10m --factor 3 --cap 12h --jitter 0.2
+    """
+    if given["steps"] and given["base"]:
+        raise click.UsageError("Give --steps or --base, not both.")
+    settings = _settings(given)
+    if not settings:
+        raise click.UsageError("Say what to set: --retries, --steps, --base, …")
+    with operator(database_url, name, dry_run=dry_run) as database:
+        database.ask("set_policy", name=name, settings=Jsonb(settings))
+        (found,) = [one for one in database.ask("policies") if one["name"] == name]
+    click.echo(f"{name}: {found['max_retries']} retries, waits {_waits(found)}")
+
+
+@policies.command("default")
+@click.argument("name", required=False)
+@click.option(
+    "--expires-after",
+    type=reader(_EXPIRY),
+    metavar=_EXPIRY.metavar,
+    help="Emails not sent this long after they were due are dead.",
+)
+@dry_run_option
+@database_url_option
+def default(
+    *,
+    name: str | None,
+    expires_after: timedelta | object | None,
+    dry_run: bool,
+    database_url: str | None,
+) -> None:
+    """Choose the policy of emails that name none, and when such emails expire.
+
+    It holds for emails enqueued from now on. A worker sets this only when it is the first one, by
+    its settings retry_policy and expires_after; after that it is changed here.
+
+    \b
+    Examples:
+      mailgres policies default patient
+      mailgres policies default gateway --expires-after 24h
+      mailgres policies default --expires-after never
+    """
+    settings: dict[str, object] = {} if name is None else {"retry_policy": name}
+    if expires_after is not None:
+        settings["expires_after"] = None if expires_after is NONE else _as_json(expires_after)
+    if not settings:
+        raise click.UsageError("Say what to set: a policy, --expires-after, or both.")
+    with operator(database_url, *filter(None, [name]), dry_run=dry_run) as database:
+        database.ask("set_defaults", settings=Jsonb(settings))
+        (found,) = database.ask("defaults")
+    seconds = found["expires_after"]
+    after = _EXPIRY.show(None if seconds is None else timedelta(seconds=seconds))
+    click.echo(f"default: {found['retry_policy']}; emails expire after: {after}")
+
+
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    jitter = given.pop("jitter")
+    for name in ("jitter_down", "jitter_up"):
+        given[name] = jitter if given[name] is None else given[name]
+    given["max_retries"] = given.pop("retries")
+    return {name: _as_json(value) for name, value in given.items() if value is not None}
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, list):
+        return [_as_json(one) for one in value]
+    return f"{value.total_seconds()} seconds" if isinstance(value, timedelta) else value
+
+
+def _waits(one: dict[str, Any]) -> str:
+    def show(seconds: float) -> str:
+        return _WAIT.show(timedelta(seconds=seconds))
+
+    if one["steps"]:
+        return ", ".join(map(show, one["steps"]))
+    return f"{show(one['base'])} x {one['factor']:g} up to {show(one['cap'])}"
+
+
+def _jitter(one: dict[str, Any]) -> str:
+    down, up = one["jitter_down"], one["jitter_up"]
+    if not down and not up:
+        return "-"
+    return f"-{down:.0%} +{up:.0%}"

@@ -1,0 +1,95 @@
+"""`mailgres producers`: database roles that enqueue for one tenant only."""
+
+from __future__ import annotations
+
+import click
+
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.output import as_json, harmless, moment, table
+from mailgres.errors import OrderRefused
+
+
+@click.group()
+def producers() -> None:
+    """Bind database roles to one tenant each.
+
+    A bound role enqueues for its own tenant without naming it, and is refused any other. A role
+    that is not bound may enqueue for every tenant.
+    """
+
+
+@producers.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def list_(*, as_json_: bool, database_url: str | None) -> None:
+    """List the roles that are bound to a tenant.
+
+    \b
+    Example:
+      mailgres producers list
+    """
+    with operator(database_url) as database:
+        found = database.ask("producers")
+    if as_json_:
+        as_json(found)
+    elif not found:
+        click.echo("No role is bound: each may enqueue for every tenant.")
+    else:
+        head = ("role", "tenant", "since", "exists")
+        rows = [
+            (
+                one["role_name"],
+                one["tenant_id"],
+                moment(one["bound_at"]),
+                "yes" if one["exists"] else "no",
+            )
+            for one in found
+        ]
+        for line in table(head, rows):
+            click.echo(line)
+
+
+@producers.command()
+@click.argument("role")
+@click.argument("tenant")
+@dry_run_option
+@database_url_option
+def bind(*, role: str, tenant: str, dry_run: bool, database_url: str | None) -> None:
+    """Let ROLE enqueue for TENANT only.
+
+    Give the role that logs in, or the one that PostgREST switches to. A binding does not hold for
+    the members of a role.
+
+    \b
+    Example:
+      mailgres producers bind acme_app acme
+    """
+    with operator(database_url, dry_run=dry_run) as database:
+        database.ask("bind_producer", role=role, tenant=tenant)
+        members = database.ask("members", role=role)
+    if members:
+        names = harmless(", ".join(members))
+        click.echo(f"Note: roles that are members of it are not bound by this: {names}.", err=True)
+    click.echo(harmless(f"{role}: enqueues for {tenant} only"))
+
+
+@producers.command()
+@click.argument("role")
+@dry_run_option
+@database_url_option
+def unbind(*, role: str, dry_run: bool, database_url: str | None) -> None:
+    """Let ROLE enqueue for every tenant again.
+
+    \b
+    Example:
+      mailgres producers unbind acme_app
+    """
+    with operator(database_url, dry_run=dry_run) as database:
+        (unbound,) = database.ask("unbind_producer", role=role)
+        if not unbound:
+            raise OrderRefused(
+                f"The role {role!r} is not bound", "`mailgres producers list` shows all."
+            )
+    click.echo(harmless(f"{role}: enqueues for every tenant"))

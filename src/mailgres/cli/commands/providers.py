@@ -1,0 +1,240 @@
+"""`mailgres providers`: see those who send, pause them, limit them, try their credentials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mailgres.cli.commands.providers_test import test
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.output import (
+    INFINITY,
+    NONE,
+    Nothing,
+    as_json,
+    harmless,
+    moment,
+    rate,
+    reader,
+    table,
+    when,
+)
+from mailgres.settings.kinds import Duration, Number, Or, PerTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime, timedelta
+
+    from mailgres.settings.kinds import Rate
+
+_LENGTH = Duration("1s", "3650d")
+_RATE = Or("none", PerTime())
+_QUOTA = Or("none", Number(1, 2_000_000_000))
+
+
+@click.group()
+def providers() -> None:
+    """See those who send, pause and limit them.
+
+    What is set here holds for all workers at once, and for those that start later.
+    """
+
+
+providers.add_command(test)
+
+
+@providers.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def list_(*, as_json_: bool, database_url: str | None) -> None:
+    """List the providers: circuit, pause, tokens, quotas, routes.
+
+    Tokens are what the rate limits leave for now. Today and this month are those of UTC.
+
+    \b
+    Examples:
+      mailgres providers list
+      mailgres providers list --json | jq '.[] | select(.usable | not)'
+    """
+    with operator(database_url) as database:
+        found = database.ask("providers")
+    if as_json_:
+        as_json(found)
+        return
+    head = ("provider", "kind", "circuit", "tokens", "today", "this month", "routes")
+    first, *lines = table(head, [_row(one) for one in found])
+    click.echo(first)
+    for line, one in zip(lines, found, strict=True):
+        click.echo(line)
+        for remark in _remarks(one):
+            click.echo(f"  {harmless(remark)}")
+
+
+@providers.command()
+@click.argument("name")
+@click.option("--until", type=when, metavar="TIME", help="Until then, such as 2027-01-31T09:00.")
+@click.option("--for", "length", type=reader(_LENGTH), metavar="DURATION", help="For so long.")
+@click.option("--reason", help="Why, for the next person who looks.")
+@dry_run_option
+@database_url_option
+def pause(
+    *,
+    name: str,
+    until: datetime | None,
+    length: timedelta | None,
+    reason: str | None,
+    dry_run: bool,
+    database_url: str | None,
+) -> None:
+    """Send nothing through a provider, until then or until it is resumed.
+
+    What is under way is finished. Another provider of its routes stands in.
+
+    \b
+    Examples:
+      mailgres providers pause resend --for 2h --reason "they are down"
+      mailgres providers pause resend --until 2027-01-31T09:00
+    """
+    if until and length:
+        raise click.UsageError("Give --until or --for, not both.")
+    orders = {"until": until, "length": length, "reason": reason}
+    _order(database_url, "pause_provider", name, dry_run=dry_run, **orders)
+
+
+@providers.command()
+@click.argument("name")
+@dry_run_option
+@database_url_option
+def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
+    """End the pause of a provider.
+
+    \b
+    Example:
+      mailgres providers resume resend
+    """
+    _order(database_url, "resume_provider", name, dry_run=dry_run)
+
+
+@providers.command()
+@click.argument("name")
+@dry_run_option
+@database_url_option
+def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
+    """Close the circuit of a provider and release the emails that wait for it.
+
+    For when its fault was fixed. Emails that wait for its limits, for its circuit or for their
+    sender's configuration are due at once, also those whose outcome is uncertain, under the same
+    key. A quota that is used up stays so.
+
+    \b
+    Example:
+      mailgres providers reset resend
+    """
+    _order(database_url, "reset_provider", name, dry_run=dry_run)
+
+
+@providers.command()
+@click.argument("name")
+@click.option("--rate", "rate_", type=reader(_RATE), metavar="RATE|none", help="Emails in a time.")
+@click.option("--daily", type=reader(_QUOTA), metavar="N|none", help="Emails in a day (UTC).")
+@click.option("--monthly", type=reader(_QUOTA), metavar="N|none", help="Emails in a month (UTC).")
+@dry_run_option
+@database_url_option
+def limit(
+    *,
+    name: str,
+    rate_: Rate | Nothing | None,
+    daily: int | Nothing | None,
+    monthly: int | Nothing | None,
+    dry_run: bool,
+    database_url: str | None,
+) -> None:
+    """Limit how many emails leave by a provider; `none` lifts a limit.
+
+    What is not named stays. What a provider tells of its own quotas replaces what is set here.
+
+    \b
+    Examples:
+      mailgres providers limit resend --rate 2/s
+      mailgres providers limit resend --daily 100 --monthly 3000
+      mailgres providers limit resend --rate none
+    """
+    given = {"rate": rate_, "daily": daily, "monthly": monthly}
+    if all(value is None for value in given.values()):
+        raise click.UsageError("Give --rate, --daily or --monthly.")
+    orders: dict[str, object] = {f"keep_{key}": value is None for key, value in given.items()}
+    orders |= {key: None if value is NONE else value for key, value in given.items()}
+    if rate_ is not None and not isinstance(rate_, Nothing):
+        orders["rate"] = rate_.per_second
+    _order(database_url, "limit_provider", name, dry_run=dry_run, **orders)
+
+
+def _order(
+    database_url: str | None, query: str, name: str, *, dry_run: bool, **parameters: object
+) -> None:
+    """Have something done about a provider, and say how it stands now."""
+    with operator(database_url, name, dry_run=dry_run) as database:
+        database.ask(query, name=name, **parameters)
+        (found,) = [one for one in database.ask("providers") if one["provider"] == name]
+    click.echo(harmless(f"{name}: {'; '.join(_states(found))}"))
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        one["provider"],
+        one["kind"],
+        one["circuit"],
+        ", ".join(_tokens(one)) or "-",
+        _quota(one["used_today"], one["daily_quota"]),
+        _quota(one["used_this_month"], one["monthly_quota"]),
+        ", ".join(one["routes"]) or "-",
+    )
+
+
+def _tokens(one: dict[str, Any]) -> Iterator[str]:
+    for tokens, limit_, what in (
+        (one["email_tokens"], one["emails_per_second"], ""),
+        (one["call_tokens"], one["calls_per_second"], " calls"),
+    ):
+        if limit_ is not None:
+            yield f"{max(tokens, 0):.0f}{what} at {rate(limit_)}"
+
+
+def _quota(used: int | None, of: int | None) -> str:
+    return "-" if of is None else f"{used}/{of}"
+
+
+def _states(one: dict[str, Any]) -> list[str]:
+    limits = [f"{text} in hand" for text in _tokens(one)]
+    quotas = [
+        f"{_quota(one[used], one[of])} {when}"
+        for used, of, when in (
+            ("used_today", "daily_quota", "today"),
+            ("used_this_month", "monthly_quota", "this month"),
+        )
+        if one[of] is not None
+    ]
+    return [*(list(_remarks(one)) or ["in use"]), *limits, *quotas]
+
+
+def _remarks(one: dict[str, Any]) -> Iterator[str]:
+    """Why a provider is not in use."""
+    if not one["enabled"]:
+        yield "disabled"
+    if one["paused_until"]:
+        why = f": {one['pause_reason']}" if one["pause_reason"] else ""
+        ends = f"; `mailgres providers resume {one['provider']}` ends it"
+        last = ends if one["paused_until"] == INFINITY else ""
+        yield f"paused until {moment(one['paused_until'])}{why}{last}"
+    if one["circuit"] != "closed":
+        state = one["circuit"].replace("_", " ")
+        until = f", tried again at {moment(one['circuit_until'])}" if one["circuit_until"] else ""
+        why = f": {one['circuit_reason']}" if one["circuit_reason"] else ""
+        yield f"circuit {state} since {moment(one['circuit_since'])}{until}{why}"
+        yield f"when it is mended: mailgres providers reset {one['provider']}"
+    if one["limited_until"]:
+        what = "its rate limit" if one["limited_by"] == "rate" else "its quota"
+        yield f"waits for {what} until {moment(one['limited_until'])}"

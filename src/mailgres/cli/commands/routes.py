@@ -1,0 +1,102 @@
+"""`mailgres routes`: the ways out of the queue, each an ordered list of providers."""
+
+from __future__ import annotations
+
+import click
+
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.output import as_json, table
+
+
+@click.group()
+def routes() -> None:
+    """Lead emails along providers: the first that is open sends, the next ones stand in."""
+
+
+@routes.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def list_(*, as_json_: bool, database_url: str | None) -> None:
+    """List the routes.
+
+    \b
+    Example:
+      mailgres routes list
+    """
+    with operator(database_url) as database:
+        found = database.ask("routes")
+    if as_json_:
+        as_json(found)
+        return
+    rows = [
+        (
+            one["route"],
+            "paused" if one["paused"] else "open" if one["usable"] else "waits",
+            ", ".join(one["providers"]) or "-",
+            str(one["tenants"]),
+            one["description"],
+        )
+        for one in found
+    ]
+    for line in table(("route", "state", "providers", "tenants", "description"), rows):
+        click.echo(line)
+
+
+@routes.command("set")
+@click.argument("route")
+@click.argument("providers", nargs=-1, required=True)
+@click.option("--description", help="What it is for.")
+@dry_run_option
+@database_url_option
+def set_(
+    *,
+    route: str,
+    providers: tuple[str, ...],
+    description: str | None,
+    dry_run: bool,
+    database_url: str | None,
+) -> None:
+    """Make a route, or lead one along other providers, in the order of preference.
+
+    \b
+    Examples:
+      mailgres routes set acme resend-acme
+      mailgres routes set bulk ses resend --description "newsletters"
+    """
+    with operator(database_url, *providers, dry_run=dry_run) as database:
+        database.ask("set_route", route=route, providers=list(providers), description=description)
+    click.echo(f"{route}: {', '.join(dict.fromkeys(providers))}")
+
+
+@routes.command()
+@click.argument("route")
+@dry_run_option
+@database_url_option
+def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
+    """Send nothing by a route until it is resumed. What is under way is finished.
+
+    \b
+    Example:
+      mailgres routes pause bulk
+    """
+    with operator(database_url, route, dry_run=dry_run) as database:
+        database.ask("pause_route", route=route)
+    click.echo(f"{route}: paused; `mailgres routes resume {route}` ends it")
+
+
+@routes.command()
+@click.argument("route")
+@dry_run_option
+@database_url_option
+def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
+    """End the pause of a route.
+
+    \b
+    Example:
+      mailgres routes resume bulk
+    """
+    with operator(database_url, route, dry_run=dry_run) as database:
+        database.ask("resume_route", route=route)
+    click.echo(f"{route}: open")

@@ -1,0 +1,195 @@
+"""`mailgres tenants`: what holds for the emails of one tenant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from psycopg.types.json import Jsonb
+
+from mailgres.cli.support.operator import operator
+from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.output import Nothing, as_json, harmless, moment, rate, reader, table
+from mailgres.errors import OrderRefused
+from mailgres.settings.kinds import Or, PerTime, suggestion
+
+if TYPE_CHECKING:
+    from mailgres.cli.support.operator import Operator
+    from mailgres.settings.kinds import Rate
+
+_NONE = "none"
+
+
+@click.group()
+def tenants() -> None:
+    """Limit and lead the emails of a tenant.
+
+    A tenant needs no registration: what is set about one that sent nothing yet holds when it does.
+    """
+
+
+@tenants.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@database_url_option
+def list_(*, as_json_: bool, database_url: str | None) -> None:
+    """List the tenants: what is set about them, and what became of their emails of 7 days.
+
+    A tenant is listed if something is set about it, something of it waits, or something was
+    settled in that time.
+
+    \b
+    Examples:
+      mailgres tenants list
+      mailgres tenants list --json | jq '.[] | select(.paused_at)'
+    """
+    with operator(database_url, timeout="60s") as database:
+        found = database.ask("tenants")
+    if as_json_:
+        as_json(found)
+        return
+    head = ("tenant", "weight", "limit", "route", "sent", "failed", "contact")
+    rows = [
+        (
+            one["tenant"],
+            str(one["weight"]),
+            rate(one["emails_per_second"]) if one["emails_per_second"] else "-",
+            one["route"] or "-",
+            str(one["sent"]),
+            str(one["failed"]),
+            one["contact_email"] or "-",
+        )
+        for one in found
+    ]
+    first, *lines = table(head, rows)
+    click.echo(first)
+    for line, one in zip(lines, found, strict=True):
+        click.echo(line)
+        if one["paused_at"]:
+            why = f": {one['pause_reason']}" if one["pause_reason"] else ""
+            click.echo(harmless(f"  paused since {moment(one['paused_at'])}{why}"))
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.argument("weight", type=click.IntRange(1, 100))
+@dry_run_option
+@database_url_option
+def weight(*, tenant: str, weight: int, dry_run: bool, database_url: str | None) -> None:
+    """Let a tenant have so many times three emails in a turn while others wait; 1 is usual.
+
+    \b
+    Example:
+      mailgres tenants weight acme 5
+    """
+    with operator(database_url, dry_run=dry_run) as database:
+        _note_unknown(database, tenant)
+        database.ask("set_tenant_weight", tenant=tenant, weight=weight)
+    click.echo(f"{tenant}: weight {weight}")
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.option("--reason", help="Why, for the next person who looks.")
+@dry_run_option
+@database_url_option
+def pause(*, tenant: str, reason: str | None, dry_run: bool, database_url: str | None) -> None:
+    """Send nothing of a tenant until it is resumed. What is under way is finished.
+
+    \b
+    Example:
+      mailgres tenants pause acme --reason "their list is being cleaned"
+    """
+    with operator(database_url, dry_run=dry_run) as database:
+        _note_unknown(database, tenant)
+        database.ask("pause_tenant", tenant=tenant, reason=reason)
+    click.echo(f"{tenant}: paused; `mailgres tenants resume {tenant}` ends it")
+
+
+@tenants.command()
+@click.argument("tenant")
+@dry_run_option
+@database_url_option
+def resume(*, tenant: str, dry_run: bool, database_url: str | None) -> None:
+    """End the pause of a tenant.
+
+    \b
+    Example:
+      mailgres tenants resume acme
+    """
+    with operator(database_url, dry_run=dry_run) as database:
+        (resumed,) = database.ask("resume_tenant", tenant=tenant)
+        if not resumed:
+            paused = [one["tenant"] for one in database.ask("tenants") if one["paused_at"]]
+            meant = suggestion(tenant, paused)
+            hint = f"Did you mean {meant}?" if meant else f"Paused: {', '.join(paused) or 'none'}."
+            raise OrderRefused(f"The tenant {tenant!r} is not paused", hint)
+    click.echo(f"{tenant}: in use")
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.argument("rate_", metavar="RATE|none", type=reader(Or(_NONE, PerTime())))
+@dry_run_option
+@database_url_option
+def limit(*, tenant: str, rate_: Rate | Nothing, dry_run: bool, database_url: str | None) -> None:
+    """Limit how many emails of a tenant leave in a time; `none` lifts the limit.
+
+    \b
+    Examples:
+      mailgres tenants limit acme 100/m
+      mailgres tenants limit acme none
+    """
+    per_second = None if isinstance(rate_, Nothing) else rate_.per_second
+    with operator(database_url, dry_run=dry_run) as database:
+        database.ask("limit_tenant", tenant=tenant, rate=per_second)
+    click.echo(f"{tenant}: {'no limit' if per_second is None else rate(per_second)}")
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.argument("route", metavar="ROUTE|none")
+@dry_run_option
+@database_url_option
+def route(*, tenant: str, route: str, dry_run: bool, database_url: str | None) -> None:
+    """Choose the route of a tenant's emails that name none, nor do their templates.
+
+    It holds for emails enqueued from now on.
+
+    \b
+    Examples:
+      mailgres tenants route acme resend-acme
+      mailgres tenants route acme none
+    """
+    _set(database_url, tenant, "route", route, dry_run=dry_run)
+
+
+@tenants.command()
+@click.argument("tenant")
+@click.argument("address", metavar="ADDRESS|none")
+@dry_run_option
+@database_url_option
+def contact(*, tenant: str, address: str, dry_run: bool, database_url: str | None) -> None:
+    """Choose who is told of a tenant's dead letters.
+
+    \b
+    Example:
+      mailgres tenants contact acme postmaster@acme.example.com
+    """
+    _set(database_url, tenant, "contact_email", address, dry_run=dry_run)
+
+
+def _set(database_url: str | None, tenant: str, what: str, value: str, *, dry_run: bool) -> None:
+    given = None if value == _NONE else value
+    with operator(database_url, value, dry_run=dry_run) as database:
+        database.ask("set_tenant", tenant=tenant, settings=Jsonb({what: given}))
+    click.echo(f"{tenant}: {what} {given or _NONE}")
+
+
+def _note_unknown(database: Operator, tenant: str) -> None:
+    """A pause of a misspelt tenant would pause nobody, and nobody would notice."""
+    known = [one["tenant"] for one in database.ask("tenants")]
+    if tenant and tenant not in known:
+        meant = suggestion(tenant, known)
+        more = f" Did you mean {meant}?" if meant else ""
+        click.echo(f"Note: nothing is known of a tenant {tenant!r} yet.{more}", err=True)

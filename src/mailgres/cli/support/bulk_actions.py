@@ -1,0 +1,94 @@
+"""What `retry`, `cancel` and `reschedule` share: emails that are named or chosen by a filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from mailgres.cli.support import bulk
+from mailgres.cli.support.filters import check_names
+from mailgres.cli.support.job import Labels, RunOptions, agree, perform
+from mailgres.cli.support.keys import Keys
+from mailgres.cli.support.operator import operator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from mailgres.cli.support.filters import Filter
+
+
+@dataclass(frozen=True)
+class BulkAction:
+    """What is done to emails, and in which states they can be: the first unless one is named."""
+
+    name: str
+    labels: Labels
+    statuses: tuple[str, ...]
+
+
+RETRY = BulkAction("retry", Labels("retry", "Retried"), ("failed", "cancelled", "pending"))
+CANCEL = BulkAction("cancel", Labels("cancel", "Cancelled"), ("pending", "failed", "sending"))
+RESCHEDULE = BulkAction("reschedule", Labels("reschedule", "Rescheduled"), ("pending",))
+
+ids_argument = click.argument("ids", metavar="[ID]…", nargs=-1, type=click.UUID)
+
+
+def run_action(
+    action: BulkAction,
+    ids: Sequence[UUID],
+    chosen: Filter,
+    run_options: RunOptions,
+    database_url: str | None,
+    *,
+    everything: bool,
+    parameters: Mapping[str, object],
+) -> None:
+    """Do it to the emails named, or to those of the filter after asking."""
+    if ids and (chosen or everything):
+        raise click.UsageError("Name emails or give a filter, not both.")
+    statuses = None if ids else _statuses(action, chosen, everything=everything)
+    with bulk.connected(database_url) as connection:
+        job = bulk.Job(
+            connection,
+            action.name,
+            {**parameters, "statuses": statuses},
+            dry_run=run_options.dry_run,
+        )
+        if ids:
+            perform(job, Keys(sorted(set(ids))), action.labels, run_options, named=True)
+            return
+        chosen = replace(chosen, status=tuple(statuses or ()))
+        keys = bulk.choose(connection, "chosen_emails", filter=chosen.json)
+        if not keys:
+            with operator(database_url) as database:
+                check_names(database, chosen)
+        else:
+            agree(connection, keys, action.labels, chosen.describe(), run_options)
+        perform(job, keys, action.labels, run_options)
+
+
+def _statuses(action: BulkAction, chosen: Filter, *, everything: bool) -> list[str]:
+    """In which states emails are looked for; refuses what cannot be, or be meant."""
+    statuses = list(chosen.status) or [action.statuses[0]]
+    if chosen.dead_reason and not chosen.status and "failed" in action.statuses:
+        statuses = ["failed"]
+    wrong = [status for status in statuses if status not in action.statuses]
+    if wrong or (chosen.dead_reason and "failed" not in statuses):
+        can = " or ".join(action.statuses)
+        raise click.UsageError(
+            f"{'Emails that are ' + wrong[0] if wrong else 'Dead emails'} cannot be"
+            f" {action.labels.done.lower()}: only those that are {can}."
+        )
+    if not everything and not replace(chosen, status=()):
+        wide = "narrow it with a filter (such as --since 7d)"
+        if action is not RETRY:
+            wide += ", or give --all"
+        elif statuses == ["failed"]:
+            wide += ", or give --all-failed"
+        raise click.UsageError(
+            f"That would be every email that is {' or '.join(statuses)}: name emails, {wide}."
+        )
+    return statuses

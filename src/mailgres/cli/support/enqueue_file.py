@@ -1,0 +1,283 @@
+"""Emails of a file on their way into the queue: all or none, or without the bad lines.
+
+The file is read twice, a thousand lines at a time, so that memory does not grow with it: first
+everything is checked, then enqueued. Without `--continue-on-error` that is one transaction; with it
+every thousand are one, so that somebody who interrupts it keeps what is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+import psycopg
+from psycopg.types.json import Jsonb
+
+from mailgres.cli.support import files
+from mailgres.cli.support.errors import INTERRUPTED
+from mailgres.cli.support.operator import explained, operator
+from mailgres.errors import MailgresError, RequestRefused
+from mailgres.sqlstates import from_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mailgres.cli.support.operator import Operator
+
+CHUNK = 1000
+_PLACE = re.compile(r" \(element (\d+) of the array, counting from 0\)$")
+CHUNK_TIMEOUT = "5min"
+"""How long a thousand may take."""
+
+FIELDS = {
+    "user_id", "template_type", "recipient_email", "payload", "tenant_id", "priority",
+    "scheduled_for", "expires_at", "idempotency_key", "correlation_id", "route", "retry_policy",
+    "max_retries", "retry_delay", "max_retry_delay", "from_email", "reply_to", "subject", "html",
+    "text", "headers", "tags", "cc", "bcc", "attachments",
+    "also_to",
+}  # fmt: skip
+"""The arguments of enqueue_email."""
+SHORT = {"recipient": "recipient_email", "template": "template_type", "tenant": "tenant_id"}
+_JSON = {"payload", "headers", "tags", "cc", "bcc", "attachments", "also_to"}
+Line = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of emails, and what holds for those that do not say otherwise."""
+
+    path: str
+    kind: str
+    defaults: dict[str, Any]
+    kept: str | None = None
+    """Where standard input is kept, because it is read twice."""
+
+
+@dataclass
+class Done:
+    """What came of a file."""
+
+    enqueued: int = 0
+    bad: int = 0
+    report: str | None = None
+
+
+def run(source: Source, report: str | None, *, database_url: str | None, dry_run: bool) -> Done:
+    """Check a file and enqueue it; with a report, without its bad lines."""
+    with _twice(source) as readable:
+        if report is None:
+            total = _check_all(readable, database_url)
+            return _all_or_none(readable, total, database_url, dry_run=dry_run)
+        return _what_is_good(readable, report, database_url, dry_run=dry_run)
+
+
+def _check_all(source: Source, database_url: str | None) -> int:
+    """Refuse a file with a bad line, naming the first; returns how many lines it has."""
+    total, bad = 0, 0
+    first: dict[str, Any] | None = None
+    with operator(database_url, timeout=CHUNK_TIMEOUT) as database:
+        for chunk in _chunks(source):
+            faults = _faults(database, chunk)
+            bad += len(faults)
+            first = first or next(iter(faults), None)
+            total += len(chunk)
+    if first is None:
+        return total
+    more = f" ({bad - 1:,} more lines are bad)" if bad > 1 else ""
+    raise MailgresError(
+        f"{source.path}, line {first['line']}: {first['message']}{more}",
+        f"{first['hint']} Nothing was enqueued; --continue-on-error leaves bad lines out.",
+    )
+
+
+def _all_or_none(source: Source, total: int, database_url: str | None, *, dry_run: bool) -> Done:
+    done = Done()
+    with (
+        operator(database_url, timeout=CHUNK_TIMEOUT, dry_run=dry_run) as database,
+        _progress(total) as progress,
+    ):
+        try:
+            for chunk in _chunks(source):
+                _enqueue(database, source, chunk)
+                done.enqueued += len(chunk)
+                progress(len(chunk))
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted. Nothing was enqueued.", err=True)
+            sys.exit(INTERRUPTED)
+    return done
+
+
+def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_run: bool) -> Done:
+    done = Done(report=report)
+    file = files.Growing(report)
+    total = sum(len(chunk) for chunk in _chunks(source))
+    with _progress(total) as progress:
+        try:
+            for chunk in _chunks(source):
+                with operator(database_url, timeout=CHUNK_TIMEOUT, dry_run=dry_run) as database:
+                    faults = _enqueue_good(database, chunk)
+                done.enqueued += len(chunk) - len(faults)
+                done.bad += len(faults)
+                file.add(faults)
+                progress(len(chunk))
+        except KeyboardInterrupt:
+            click.echo(f"\nInterrupted. {_so_far(source, done)}", err=True)
+            sys.exit(INTERRUPTED)
+        except MailgresError as error:
+            raise MailgresError(error.message, _so_far(source, done)) from None
+    if not done.bad:
+        done.report = None
+    return done
+
+
+def _enqueue_good(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
+    """Enqueue what is good of a chunk; returns what is wrong with the rest."""
+    faults = _faults(database, chunk)
+    known = {fault["line"] for fault in faults}
+    good = [line for line in chunk if line[0] not in known]
+    try:
+        with database.savepoint():
+            _ask(database, good)
+    except psycopg.Error as error:
+        if not isinstance(from_database(error), RequestRefused):
+            raise
+        faults += [fault for line in good if (fault := _refused(database, line))]
+    return sorted(faults, key=lambda fault: int(fault["line"]))
+
+
+def _refused(database: Operator, line: Line) -> dict[str, Any] | None:
+    """Enqueue one alone: what checking does not see is a key that was used for another email."""
+    try:
+        with database.savepoint():
+            _ask(database, [line])
+    except psycopg.Error as error:
+        ours = explained(error)
+        if not isinstance(ours, RequestRefused):
+            raise
+        return {
+            "line": line[0],
+            "code": ours.sqlstate,
+            "message": _PLACE.sub("", ours.message),
+            "hint": ours.hint,
+        }
+    return None
+
+
+def _enqueue(database: Operator, source: Source, chunk: list[Line]) -> None:
+    try:
+        _ask(database, chunk)
+    except psycopg.Error as error:
+        ours = explained(error)
+        if isinstance(ours, RequestRefused):
+            raise MailgresError(
+                f"{source.path}, {_located(ours.message, chunk)}",
+                f"{ours.hint} Nothing was enqueued.",
+            ) from None
+        raise
+
+
+def _located(message: str, chunk: list[Line]) -> str:
+    """Name the line of the file instead of the place in the array that was sent."""
+    if found := _PLACE.search(message):
+        return f"line {chunk[int(found[1])][0]}: {message[: found.start()]}"
+    return f"lines {chunk[0][0]} to {chunk[-1][0]}: {message}"
+
+
+def _ask(database: Operator, chunk: list[Line]) -> None:
+    database.ask("enqueue_emails", emails=Jsonb([email for _, email in chunk]))
+
+
+def _faults(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
+    """What is wrong with which lines."""
+    found = [
+        {"line": line, "code": "MG015", "message": email.pop("?"), "hint": "Mend the line."}
+        for line, email in chunk
+        if "?" in email
+    ]
+    bad = {fault["line"] for fault in found}
+    asked = [line for line in chunk if line[0] not in bad]
+    reported = database.ask("check_emails", emails=Jsonb([email for _, email in asked]))
+    found += [{"line": asked[one.pop("place")][0], **one} for one in reported]
+    return sorted(found, key=lambda fault: int(fault["line"]))
+
+
+def _chunks(source: Source) -> Iterator[list[Line]]:
+    read = files.read(source.kept or source.path, source.kind, reported="?")
+    lines = (_line(source, *line) for line in read)
+    while chunk := list(islice(lines, CHUNK)):
+        yield chunk
+
+
+def _line(source: Source, number: int, record: dict[str, Any]) -> Line:
+    """An email as enqueue_emails takes it; under `?` what is wrong already."""
+    if isinstance(record.get("?"), str):
+        return number, record
+    record = {SHORT.get(name, name): value for name, value in record.items()}
+    email = _of_csv(record) if source.kind == files.CSV else _of_json(record)
+    email = {**source.defaults, **email}
+    if isinstance(email.get("payload"), dict) and isinstance(source.defaults.get("payload"), dict):
+        email["payload"] = {**source.defaults["payload"], **email["payload"]}
+    if prefix := source.defaults.get("idempotency_key"):
+        own = "idempotency_key" in record and record["idempotency_key"]
+        email["idempotency_key"] = own or f"{prefix}:{number}"
+    return number, email
+
+
+def _of_json(record: dict[str, Any]) -> dict[str, Any]:
+    if unknown := next((name for name in record if name not in FIELDS), None):
+        return {"?": f"there is no key {unknown!r}"}
+    return record
+
+
+def _of_csv(record: dict[str, Any]) -> dict[str, Any]:
+    """Columns are fields of the email or variables of its payload; an empty cell says nothing."""
+    given = {name: value for name, value in record.items() if value != ""}
+    email = {name: value for name, value in given.items() if name in FIELDS}
+    for name in _JSON & email.keys():
+        try:
+            email[name] = json.loads(email[name])
+        except (ValueError, RecursionError) as error:
+            return {"?": f"{name} is not JSON: {error}"}
+    variables = {name: value for name, value in record.items() if name not in FIELDS}
+    if variables and isinstance(email.get("payload", {}), dict):
+        email["payload"] = {**variables, **email.get("payload", {})}
+    return email
+
+
+def _so_far(source: Source, done: Done) -> str:
+    safe = (
+        "running it again goes on"
+        if "idempotency_key" in source.defaults
+        else ("running it again would double them: only with --idempotency-key it would not")
+    )
+    bad = f" {done.report} says which {done.bad:,} lines were bad so far." if done.bad else ""
+    return f"{done.enqueued:,} emails were enqueued before that; {safe}.{bad}"
+
+
+@contextmanager
+def _twice(source: Source) -> Iterator[Source]:
+    """Keep standard input in a file."""
+    if source.path != files.STANDARD:
+        yield source
+        return
+    with tempfile.NamedTemporaryFile(prefix="mailgres-") as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        yield replace(source, kept=kept.name)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with click.progressbar(length=total, label=f"Enqueued of {total:,}", file=sys.stderr) as bar:
+        yield bar.update

@@ -1,0 +1,112 @@
+"""One way for operators' commands to ask the database, and to say what it refused."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from mailgres import database, queries
+from mailgres.errors import (
+    MailgresError,
+    UnknownAlertRule,
+    UnknownProvider,
+    UnknownRetryPolicy,
+    UnknownRoute,
+)
+from mailgres.settings.kinds import suggestion
+from mailgres.sqlstates import from_database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+QUERIES = queries.load("cli/support/operator.sql")
+TIMEOUT = "5s"
+STREAMED = 500
+"""Rows in memory at once of what may be long."""
+_NO_PRIVILEGE = "42501"
+_LISTS: dict[type[MailgresError], tuple[str, str, str]] = {
+    UnknownProvider: ("providers", "provider", "providers list"),
+    UnknownRoute: ("routes", "route", "routes list"),
+    UnknownRetryPolicy: ("policies", "name", "policies list"),
+    UnknownAlertRule: ("alert_rules", "name", "alerts rules"),
+}
+"""For each error about a name: what lists the known ones, as a query (and its key) and
+as a command."""
+
+
+class Operator:
+    """The database, as an operator asks it: all in one transaction."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def limit(self, timeout: str = TIMEOUT) -> None:
+        """Limit the time of what is asked in this transaction, and where it looks for names."""
+        self.ask("limits", timeout=timeout)
+
+    def ask(self, query: str, **parameters: object) -> list[Any]:
+        """The first column of what a query gives."""
+        rows = self.connection.execute(QUERIES[query], parameters or None)
+        return [row[0] for row in rows]
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """A part that can fail alone: what it did is taken back, what was before stays."""
+        return self.connection.transaction()
+
+    def stream(self, query: str, **parameters: object) -> Iterator[Any]:
+        """The first column of what a query gives, a few rows at a time."""
+        with self.connection.cursor(name="mailgres_stream") as cursor:
+            cursor.itersize = STREAMED
+            cursor.execute(QUERIES[query], parameters or None)
+            for row in cursor:
+                yield row[0]
+
+    def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
+        """Name what was most likely meant, in the error's hint."""
+        self.connection.rollback()
+        self.limit()
+        listing, key, command = _LISTS[type(error)]
+        known = [row[key] for row in self.ask(listing)]
+        unknown = next((name for name in given if name not in known), "")
+        if meant := suggestion(unknown, known):
+            error.hint = f"Did you mean {meant}? `mailgres {command}` shows all."
+
+
+@contextmanager
+def operator(
+    database_url: str | None, *names: str, timeout: str = TIMEOUT, dry_run: bool = False
+) -> Iterator[Operator]:
+    """Ask the database in one transaction; an error becomes what a person needs of it.
+
+    `names`: the providers, routes, policies or rules that somebody named, and may have misspelt.
+    `dry_run`: everything is taken back in the end.
+    """
+    try:
+        with database.connect(database_url) as connection:
+            asked = Operator(connection)
+            asked.limit(timeout)
+            try:
+                yield asked
+                if dry_run:
+                    connection.rollback()
+            except psycopg.Error as error:
+                ours = explained(error)
+                if type(ours) in _LISTS:
+                    asked.suggest(ours, names)
+                raise ours from None
+    except psycopg.Error as error:  # of the commit, or of asking for suggestions
+        raise explained(error) from None
+
+
+def explained(error: psycopg.Error) -> MailgresError:
+    """What a person needs of an error of the database."""
+    if error.sqlstate == _NO_PRIVILEGE:
+        return MailgresError(
+            database.first_line(error),
+            "Connect as a user with the role: GRANT mailgres_operator TO …, or as the owner.",
+        )
+    return from_database(error) or MailgresError(
+        f"The database refused it: {database.first_line(error)}", "Nothing was changed."
+    )

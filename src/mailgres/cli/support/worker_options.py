@@ -1,0 +1,22 @@
+"""The settings that commands which send emails take as options."""
+
+from __future__ import annotations
+
+import click
+
+PIPELINE = (
+    "database_url",
+    "providers",
+    "from_email",
+    "concurrency",
+    "batch_size",
+    "lease",
+    "grace",
+)
+SERVICE = ("serve_host", "serve_port")
+LOGS = ("log_format", "log_level")
+open_metrics_option = click.option(
+    "--open-metrics",
+    is_flag=True,
+    help="Show /metrics to this machine without a token; only if no other machine can call.",
+)

@@ -1,0 +1,1 @@
+"""Resend. Imports nothing: its library is loaded when it is used."""

@@ -1,0 +1,56 @@
+"""Tells in the log of tries that failed: one line each, always with the same keys.
+
+Of last tries `mailgres.janitor.notify` tells, as of all emails that died.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mailgres import measurements
+from mailgres.safe_errors import redact_addresses
+
+if TYPE_CHECKING:
+    from mailgres.model import Outcome, Result, Settled
+
+log = logging.getLogger(__name__)
+
+
+def log_retried(settled: Settled, outcome: Outcome) -> None:
+    """Log a try that failed and is made again, without a word of the email."""
+    email, result = outcome.email, outcome.result
+    delay = retry_delay(settled)
+    measurements.BACKOFF_SECONDS.observe(delay)
+    log.warning(
+        "JobRetried: %s is tried again",
+        email.id,
+        extra={
+            "jobId": str(email.id),
+            "companyId": email.tenant_id,
+            "attempt": email.retries + 1,
+            "maxAttempts": email.max_retries + 1,
+            "errorCode": result.code,
+            "errorReason": error_reason(result),
+            "nextRetryDelay": round(delay * 1000),
+            "isRetryable": True,
+            "action": "finish",
+            "event": "JobRetried",
+            "errorClass": result.verdict,
+            "deadReason": None,
+            "template": email.template_type,
+            "provider": email.provider,
+        },
+    )
+
+
+def retry_delay(settled: Settled) -> float:
+    """Seconds until the next try; 0 if it only waits for its provider."""
+    seconds = settled.retry_in.total_seconds() if settled.retry_in is not None else 0.0
+    return round(max(seconds, 0.0), 3)
+
+
+def error_reason(result: Result) -> str:
+    """What is wrong, in the words that `finish` stores in `error_message`."""
+    text = redact_addresses(result.message or "")
+    return text or result.code or f"{result.verdict} fault"

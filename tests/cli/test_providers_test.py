@@ -1,0 +1,99 @@
+"""`mailgres providers test`: credentials are tried at doubles of the providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from doubles import smtp
+from doubles.resend import KEY, Fault, ResendDouble, serve
+from support.program import Program
+
+
+@pytest.fixture
+def double() -> Iterator[ResendDouble]:
+    with serve(ResendDouble()) as running:
+        yield running
+
+
+@pytest.fixture
+def program(double: ResendDouble) -> Program:
+    """It needs no database."""
+    env = {
+        "MAILGRES_PROVIDERS": "resend,resend-acme",
+        "MAILGRES_RESEND_API_URL": double.url,
+        "RESEND_API_KEY": KEY,
+        "MAILGRES_RESEND_ACME_API_KEY": KEY,
+    }
+    return Program("", env)
+
+
+def test_providers_test_good(program: Program, double: ResendDouble) -> None:
+    assert program("providers", "test") == "resend: good\nresend-acme: good\n"
+    assert program("providers", "test", "resend-acme") == "resend-acme: good\n"
+    assert [one["good"] for one in program.json("providers", "test")] == [True, True]
+    assert not double.accepted()
+
+
+def test_providers_test_a_wrong_key(program: Program) -> None:
+    done = program.run("providers", "test", MAILGRES_RESEND_ACME_API_KEY="re_wrong")
+    assert done.returncode == 1
+    assert done.stdout == "resend: good\n"
+    what, hint = done.stderr.splitlines()
+    assert what.startswith("Error: resend-acme: ")
+    assert hint.startswith("Hint: Make a key at https://resend.com/api-keys")
+    assert "re_wrong" not in done.stderr
+    found = program.run("providers", "test", "resend-acme", "--json", RESEND_API_KEY="re_wrong")
+    assert found.returncode == 0
+
+
+def test_a_provider_that_is_down(program: Program, double: ResendDouble) -> None:
+    double.add_faults(Fault(status=503, times=-1))
+    what, hint = program.fails("providers", "test", "resend")
+    assert what.startswith("resend: ")
+    assert hint.startswith("The provider cannot be asked now: try again")
+
+
+def test_an_answer_that_orders_a_terminal_about(program: Program, double: ResendDouble) -> None:
+    double.add_faults(Fault(401, "invalid_api_key", "\x1b]0;mine\x07\x1b[2J", times=-1))
+    done = program.run("providers", "test", "resend")
+    assert done.returncode == 1
+    assert "\N{REPLACEMENT CHARACTER}[2J" in done.stderr
+    assert done.stderr.replace("\n", "").isprintable()
+
+
+def test_providers_test_no_key(program: Program) -> None:
+    what, hint = program.fails("providers", "test", RESEND_API_KEY="")
+    assert "resend needs resend_api_key" in what
+    assert "RESEND_API_KEY" in hint
+
+
+def test_a_provider_that_is_not_configured(program: Program) -> None:
+    what, hint = program.fails("providers", "test", "resend-acm")
+    assert what == "The settings name no provider 'resend-acm'"
+    assert hint == "Did you mean resend-acme?"
+    assert program.fails("providers", "test", "ses")[1] == "Add ses to MAILGRES_PROVIDERS."
+
+
+def test_providers_test_nothing_is_configured() -> None:
+    text = Program("")("providers", "test")
+    assert text == "capture: reached, credentials not tried: it needs none\n"
+
+
+def test_providers_test_smtp() -> None:
+    with smtp.serve(smtp.SmtpDouble(user="ana", password="secret")) as double:
+        env = {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": double.url}
+        assert Program("", env)("providers", "test") == "smtp: good\n"
+    what, hint = Program("", env).fails("providers", "test")
+    assert what.startswith("smtp: ")
+    assert hint.startswith("The provider cannot be asked now")
+
+
+def test_a_server_that_asks_for_no_credentials_is_reached_but_none_are_tried() -> None:
+    with smtp.serve(smtp.SmtpDouble()) as server:
+        program = Program("", {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": server.url})
+        text = program("providers", "test")
+        assert text == "smtp: reached, credentials not tried: its URL has none\n"
+        (found,) = program.json("providers", "test")
+        assert (found["good"], found["untried"]) == (None, "its URL has none")
