@@ -1,8 +1,8 @@
 -- Runs first in the transaction of every migration, online and in the printed script.
 
--- What a migration sees and builds must not depend on settings of the role that runs it, nor on what
--- somebody else created: names are looked for in pg_catalog, or written with their schema. A stricter
--- isolation level would not see what another migration did while this one waited for it.
+-- What a migration sees and builds must not depend on settings of the role that runs it, nor on
+-- objects of others: names are looked up in pg_catalog or written with their schema. A stricter
+-- isolation level would not see the changes of another migration that this one waited for.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL check_function_bodies = on;
@@ -15,18 +15,18 @@ SET LOCAL intervalstyle = postgres;
 SET LOCAL extra_float_digits = 1;
 SET LOCAL row_security = on;
 
--- One migration at a time per database: the second waits here, then finds nothing left to do.
+-- One migration at a time per database: the second waits here, then has nothing left to do.
 -- The number is the ASCII of 'mailgres'; nothing else may use it.
 SET LOCAL lock_timeout = '60s';
 SELECT pg_catalog.pg_advisory_xact_lock(7881696737188013427);
 
 -- A statement that waits for a lock makes every later query on that table wait behind it, so it
--- gives up early: running the migration again is cheap, a stalled application is not.
+-- fails early: running the migration again is cheap, a stalled application is not.
 SET LOCAL lock_timeout = '5s';
 -- Filling or indexing a large table may take longer than a server allows its ordinary queries.
 SET LOCAL statement_timeout = 0;
 
--- Emails are written in every script of the world.
+-- Emails contain every script in use.
 DO $$
 BEGIN
     IF getdatabaseencoding() <> 'UTF8' THEN
@@ -37,10 +37,10 @@ BEGIN
 END
 $$;
 
--- A schema mailgres that is there already has to be an installation of ours, or empty and our own:
--- whoever owns the schema can replace everything in it. A migration calls functions of the schema, and
--- SET ROLE protects nobody from them, because they can RESET it: so only the owner migrates, or one
--- superuser what another owns.
+-- An existing schema mailgres must be an installation of ours, or empty and owned by the current
+-- role: the owner of a schema can replace everything in it. A migration calls functions of the
+-- schema, and SET ROLE does not protect from them, because they can RESET it. So only the owner
+-- migrates, or a superuser if the owner is another superuser.
 DO $$
 DECLARE
     v_schema     record;
@@ -79,7 +79,7 @@ BEGIN
                    'and run `mailgres migrate` again.';
     END IF;
 
-    -- What others put there could be called by what this migration makes.
+    -- What this migration creates could call objects that others put there.
     SELECT x.kind, x.name, r.rolname AS owner INTO v_stranger
     FROM (SELECT 'relation' AS kind, c.oid::regclass::text AS name, c.relowner AS owner
           FROM pg_class c WHERE c.relnamespace = v_schema.oid UNION ALL
@@ -105,8 +105,8 @@ BEGIN
 END
 $$;
 
--- What this migration creates gets the rights that are meant for it and no others; grants that somebody
--- made on what was secured before stay. Where nothing was, everything counts as new.
+-- Objects that this migration creates get the intended rights and no others. Grants that were made
+-- on objects secured earlier stay. If nothing was secured yet, every object counts as new.
 DO $$
 BEGIN
     IF to_regprocedure('mailgres.remember_objects()') IS NULL THEN
@@ -117,6 +117,6 @@ BEGIN
 END
 $$;
 
--- The version table lives here, out of PostgREST's sight and apart from the alembic_version of
--- the application's own migrations.
+-- The version table is in this schema: PostgREST does not expose it, and it is separate from the
+-- alembic_version of the application's own migrations.
 CREATE SCHEMA IF NOT EXISTS mailgres;

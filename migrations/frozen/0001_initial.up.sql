@@ -2,29 +2,29 @@
 
 -- ---- sql/10_foundation/10_schemas.sql
 
--- Two schemas: `public` is the contract that applications, operators and analysts
--- name in their SQL; `mailgres` is the engine room, granted to the worker alone.
--- IF NOT EXISTS, because the migration tool keeps its version table here.
+-- Two schemas. `public` holds the contract: the names that applications, operators and
+-- analysts use in their SQL. `mailgres` holds the engine and is granted to the worker only.
+-- IF NOT EXISTS, because the migration tool keeps its version table in this schema.
 
 CREATE SCHEMA IF NOT EXISTS mailgres;
 
 COMMENT ON SCHEMA mailgres IS
-    'The engine room of mailgres: claim, finish, reap, policies, providers. Never expose it through an API.';
+    'The engine of mailgres: claim, finish, reap, policies, providers. Never expose it through an API.';
 
 -- ---- sql/10_foundation/20_now.sql
 
--- The one source of time. Everything below asks mailgres.now(), so a test can
--- travel in time by replacing this function in its own database. In production
--- there is no setting by which a caller could lie about the time.
+-- The only source of time. All other functions call mailgres.now(), so a test can change
+-- the time by replacing this function in its own database. In production no setting lets
+-- a caller change the time.
 
 CREATE FUNCTION mailgres.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
 RETURN pg_catalog.now();
 
 COMMENT ON FUNCTION mailgres.now() IS
-    'The time of the current transaction; tests replace this function to travel in time.';
+    'The time of the current transaction; tests replace this function to change the time.';
 
--- Texts that are kept or shown name times by this: a cast would depend on DateStyle and TimeZone.
+-- For times in texts that are stored or shown: a cast would depend on DateStyle and TimeZone.
 CREATE FUNCTION mailgres.time_text(p_time timestamptz) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN isfinite(p_time) THEN to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
@@ -35,11 +35,11 @@ COMMENT ON FUNCTION mailgres.time_text(timestamptz) IS
 
 -- ---- sql/10_foundation/30_uuid_v7.sql
 
--- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written out
--- because PostgreSQL has uuidv7() only from version 18 on. The first half of a random
--- uuid is replaced: 48 bits of milliseconds since 1970, the version (7), and 12 bits
--- for the fraction of the millisecond, so that ids keep the order of enqueuing. The
--- second half has the right variant already.
+-- A time-ordered uuid (RFC 9562, version 7): new ids are neighbours in the index, so few of
+-- its pages are written. Written here because PostgreSQL has uuidv7() only since version 18.
+-- The first half of a random uuid is replaced by 48 bits of milliseconds since 1970, the
+-- version (7), and 12 bits for the fraction of the millisecond, so that ids keep the order of
+-- enqueuing. The second half already has the right variant.
 
 CREATE FUNCTION mailgres.uuid_v7() RETURNS uuid
     LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -76,15 +76,16 @@ COMMENT ON FUNCTION mailgres.refuse(text, text, text) IS
 -- ---- sql/10_foundation/50_canonical_address.sql
 
 -- One mailbox has many spellings: Ana@Example.com, ana@bücher.example and its A-label
--- ana@xn--bcher-kva.example, full-width letters, a zero-width space that nobody sees. The
--- form that all of them have in common is what suppressions and allowed senders are
--- compared by. It is not the address that is written to.
+-- ana@xn--bcher-kva.example, full-width letters, an invisible zero-width space. Suppressions
+-- and allowed senders are compared in a canonical form that all spellings share. Emails are
+-- sent to the address as it was given, not to its canonical form.
 --
--- Most addresses are ASCII and need no more than lower(), by the rules of C: a Turkish I has no
--- dot in lower case. The functions below are called for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
+-- Most addresses are ASCII and need only lower() with collation C (in a Turkish locale, I
+-- becomes a dotless i). The other functions are called for the rest only. PostgreSQL has no
+-- punycode function (RFC 3492), so this file has one.
 
--- Characters that are not seen (Default_Ignorable_Code_Point), and the marks that change
--- the direction of what follows.
+-- Invisible characters (Default_Ignorable_Code_Point), and the marks that change the
+-- direction of the text after them.
 CREATE FUNCTION mailgres.invisible_characters() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '[\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e'
@@ -92,23 +93,23 @@ RETURN '[\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u200b-\u2
     || '\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]';
 
 COMMENT ON FUNCTION mailgres.invisible_characters() IS
-    'A pattern of the characters that an address must not hold because nobody sees them.';
+    'A pattern of the characters that an address must not contain because they are invisible.';
 
--- Compatibility characters (NFKC changes them: full-width, circled, mathematical letters,
--- ligatures) are read as plain ones by some programs and not by others. In a database of
--- another encoding than UTF8 there is no way to tell, so an address is ASCII there.
+-- Some programs read compatibility characters (NFKC changes them: full-width, circled and
+-- mathematical letters, ligatures) as plain characters and others do not. They cannot be
+-- detected in a database whose encoding is not UTF8, so there an address must be ASCII.
 CREATE FUNCTION mailgres.is_unambiguous(p_text text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN getdatabaseencoding() = 'UTF8' THEN
     p_text !~ mailgres.invisible_characters()
-    AND p_text !~ '\u3002'  -- a full stop to IDNA
+    AND p_text !~ '\u3002'  -- IDNA reads it as a full stop
     AND normalize(p_text, NFKC) = normalize(p_text, NFC)
     ELSE false END;
 
 COMMENT ON FUNCTION mailgres.is_unambiguous(text) IS
     'Whether a text beyond ASCII has no invisible and no compatibility characters.';
 
--- lower() knows ASCII only where the database has the locale C.
+-- In a database with the locale C, lower() only changes ASCII letters.
 CREATE FUNCTION mailgres.lower_unicode(p_text text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -161,7 +162,7 @@ BEGIN
                 v_k := v_k + 36;
             END LOOP;
             v_coded := v_coded || substr(c_digits, v_rest::int + 1, 1);
-            -- how far the next one is likely to be
+            -- adapt the bias (RFC 3492, section 6.1)
             v_delta := CASE WHEN v_done = v_basic THEN v_delta / 700 ELSE v_delta / 2 END;
             v_done := v_done + 1;
             v_delta := v_delta + v_delta / v_done;
@@ -186,7 +187,7 @@ CREATE FUNCTION mailgres.canonical_unicode(p_address text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    c_longest  constant int := 2000;  -- no address is as long; what is longer costs no time
+    c_longest  constant int := 2000;  -- no address is this long; do not spend time on longer texts
     v_address  text;
     v_domain   text;
 BEGIN
@@ -205,7 +206,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.canonical_unicode(text) IS
-    'An address beyond ASCII in the form by which addresses are compared.';
+    'The form in which addresses are compared, for an address beyond ASCII.';
 
 CREATE FUNCTION mailgres.canonical_address(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -213,13 +214,13 @@ RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_addres
             ELSE mailgres.canonical_unicode(p_address) END;
 
 COMMENT ON FUNCTION mailgres.canonical_address(text) IS
-    'The form by which addresses are compared: lower case, the domain in A-labels. A text without @ is taken for a domain.';
+    'The form in which addresses are compared: lower case, the domain in A-labels. A text without @ is read as a domain.';
 
 -- ---- sql/20_tables/10_retry_policies.sql
 
--- Retry policies are rows, not code. A policy either lists its waits (`steps`) or
--- starts at `base` and multiplies by `factor`; `cap` bounds a wait, and the jitter
--- fractions spread it: a wait w becomes a random value in [w*(1-down), w*(1+up)].
+-- Retry policies are rows, not code. A policy either lists its waits (`steps`) or starts
+-- at `base` and multiplies by `factor`. `cap` limits a wait. The jitter fractions spread
+-- it: a wait w becomes a random value in [w*(1-down), w*(1+up)].
 
 CREATE TABLE mailgres.retry_policies (
     name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
@@ -237,13 +238,13 @@ CREATE TABLE mailgres.retry_policies (
 COMMENT ON TABLE mailgres.retry_policies IS
     'How long to wait before each retry, and how many retries there are.';
 COMMENT ON COLUMN mailgres.retry_policies.max_retries IS
-    'Retries after the first try; copied to the email when it is enqueued.';
+    'Retries after the first attempt; copied to the email when it is enqueued.';
 COMMENT ON COLUMN mailgres.retry_policies.steps IS
     'The waits, one for each retry; the last one repeats.';
 
 -- ---- sql/20_tables/20_settings.sql
 
--- What holds for every email that does not say otherwise. One row, typed.
+-- Defaults for emails and templates that set no value of their own. One row, typed columns.
 
 CREATE TABLE mailgres.settings (
     only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -264,20 +265,20 @@ COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
 COMMENT ON COLUMN mailgres.settings.expires_after IS
     'Emails not sent this long after they were due die as expired; null means never.';
 COMMENT ON COLUMN mailgres.settings.max_lease_losses IS
-    'An email whose worker died this often is taken out of the queue as crashed.';
+    'An email dies as crashed when this many workers have died while holding it.';
 COMMENT ON COLUMN mailgres.settings.config_wait IS
-    'How long an email waits when the sender''s set-up is at fault (an unverified domain).';
+    'How long an email waits when the sender''s configuration is wrong (an unverified domain).';
 COMMENT ON COLUMN mailgres.settings.config_wait_total IS
-    'How long it does so at the most before it is dead.';
-COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
-COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
-COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
+    'How long such an email waits in total before it dies.';
+COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead letters move to the archive after this time.';
+COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead letters are deleted after this time.';
+COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are deleted after this time.';
 COMMENT ON COLUMN mailgres.settings.counts_ttl IS
-    'Hourly counts are kept for this long; at least as long as the views look back.';
+    'Hourly counts are deleted after this time, which is at least the period that the views cover.';
 COMMENT ON COLUMN mailgres.settings.database_capacity IS
-    'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
+    'How many bytes the database may use, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
 COMMENT ON COLUMN mailgres.settings.initial IS
-    'retry_policy and expires_after are still as the migration set them: the first worker that names others sets them.';
+    'Whether retry_policy and expires_after are as the migration set them: then the first worker that has other values sets them.';
 
 -- ---- sql/20_tables/30_providers.sql
 
@@ -401,9 +402,9 @@ COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call show
 
 -- ---- sql/20_tables/35_limits.sql
 
--- Limits that all workers share. A bucket fills at its rate up to what one second
--- brings (at least one), and whoever claims takes out what the claim will use, in one
--- go: so its row is written once a claim, not once an email.
+-- Limits that all workers share. A token bucket fills at its rate, up to the tokens of one
+-- second (at least one). A claim takes all the tokens that it needs at once, so the row is
+-- written once per claim, not once per email.
 
 CREATE TABLE mailgres.buckets (
     name        text PRIMARY KEY,
@@ -412,12 +413,12 @@ CREATE TABLE mailgres.buckets (
     filled_at   timestamptz NOT NULL DEFAULT mailgres.now()
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
-COMMENT ON TABLE mailgres.buckets IS 'Rate limits: how much may go out now.';
+COMMENT ON TABLE mailgres.buckets IS 'Rate limits: how much may be sent now.';
 COMMENT ON COLUMN mailgres.buckets.name IS
     'What is limited: calls:PROVIDER, emails:PROVIDER or tenant:TENANT (emails).';
-COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below zero after a debt.';
+COMMENT ON COLUMN mailgres.buckets.tokens IS 'Tokens left at filled_at; negative if more were used than there were.';
 
--- What went out by each provider in a day and in a month, for those that have a quota.
+-- Emails sent per day and per month through the providers that have a quota.
 
 CREATE TABLE mailgres.quota_usage (
     provider        text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
@@ -430,16 +431,16 @@ CREATE TABLE mailgres.quota_usage (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
-COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many we sent.';
+COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many emails mailgres sent.';
 COMMENT ON COLUMN mailgres.quota_usage.reported IS
-    'How many the provider said were sent, and what we sent since; null: it said nothing.';
+    'How many emails the provider reported as sent, plus those that mailgres sent since; null: no report.';
 COMMENT ON COLUMN mailgres.quota_usage.reported_until IS
-    'Until when that counts instead of our own number: its day may be another than ours.';
+    'Until when the reported number is used instead of our own: the provider''s day may not be a UTC day.';
 
 -- ---- sql/20_tables/40_tenants.sql
 
--- Tenants need no registration: a tenant without a row has weight 1 and is not
--- paused. A row exists only for what differs.
+-- Tenants need no registration: a tenant without a row has weight 1 and is not paused.
+-- Only tenants that differ from this have a row.
 
 CREATE TABLE mailgres.tenants (
     tenant_id      text PRIMARY KEY CHECK (length(tenant_id) BETWEEN 1 AND 200),
@@ -452,15 +453,15 @@ CREATE TABLE mailgres.tenants (
     contact_email  text
 );
 
-COMMENT ON TABLE mailgres.tenants IS 'Tenants that differ from the default.';
+COMMENT ON TABLE mailgres.tenants IS 'Tenants with settings of their own.';
 COMMENT ON COLUMN mailgres.tenants.weight IS
-    'How many times three emails the tenant may have in a turn while others wait.';
-COMMENT ON COLUMN mailgres.tenants.route IS 'The route of its emails, if neither they nor their template name one.';
-COMMENT ON COLUMN mailgres.tenants.contact_email IS 'Who is told about its dead letters and alerts.';
+    'The tenant gets this many times three emails per turn while other tenants wait.';
+COMMENT ON COLUMN mailgres.tenants.route IS 'The route of its emails, if neither the email nor its template names one.';
+COMMENT ON COLUMN mailgres.tenants.contact_email IS 'The address that is notified about its dead letters and alerts.';
 
--- Where the next claim continues its round through the tenants. A claim locks the
--- first free slot, so that any number of workers go round at once without waiting
--- for each other: with one worker the round is strict, with several each slot is.
+-- Where the next claim continues its round through the tenants. A claim locks the first
+-- free slot, so that claims of several workers do not wait for each other. With one worker
+-- the round is strict; with several, the round of each slot is.
 
 CREATE TABLE mailgres.claim_slots (
     slot        int PRIMARY KEY,
@@ -468,18 +469,18 @@ CREATE TABLE mailgres.claim_slots (
     cursors     jsonb NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
--- How many claims there have been: the rounds that tenants wait for. A sequence, because
--- nobody waits for that.
+-- Counts the claims: tenants wait for a number of claims, not for a time. A sequence,
+-- because incrementing it takes no lock.
 CREATE SEQUENCE mailgres.claim_numbers;
 
-COMMENT ON SEQUENCE mailgres.claim_numbers IS 'Claims that took something.';
-COMMENT ON TABLE mailgres.claim_slots IS 'Where each claimer is in its round through the tenants.';
+COMMENT ON SEQUENCE mailgres.claim_numbers IS 'Numbers the claims that took at least one email.';
+COMMENT ON TABLE mailgres.claim_slots IS 'Where each concurrent claim continues its round through the tenants.';
 COMMENT ON COLUMN mailgres.claim_slots.cursors IS
-    'For each route, and for its urgent pass: the tenant after which to go on, and what the next one had of its share.';
+    'For each route, and for its urgent pass: the last tenant served, and how much of its share the next one has used.';
 
 -- ---- sql/20_tables/45_senders.sql
 
--- Which senders an application may set (docs/senders.md). Without a row any may be set.
+-- The senders that an application may set (docs/senders.md). Without a row it may set any.
 
 CREATE TABLE mailgres.senders (
     tenant_id   text NOT NULL CHECK (length(tenant_id) BETWEEN 1 AND 200),
@@ -489,12 +490,12 @@ CREATE TABLE mailgres.senders (
 );
 
 COMMENT ON TABLE mailgres.senders IS
-    'Senders that applications may set in from_email. A tenant with rows of its own has those, else those of *; without either any sender is accepted.';
-COMMENT ON COLUMN mailgres.senders.tenant_id IS 'Whose list; * is the list of tenants without one.';
+    'Senders that applications may set in from_email. A tenant uses its own rows, or those of * if it has none; without either, any sender is accepted.';
+COMMENT ON COLUMN mailgres.senders.tenant_id IS 'The tenant; * is for tenants without a list of their own.';
 COMMENT ON COLUMN mailgres.senders.sender IS
-    'A domain, *. and a domain for all its subdomains, or one address; in the canonical form.';
+    'A domain, *. and a domain for all its subdomains, or one address; in canonical form.';
 
--- Which roles may enqueue for one tenant only.
+-- Roles that may enqueue for one tenant only.
 
 CREATE TABLE mailgres.producers (
     role_name  text PRIMARY KEY,
@@ -502,15 +503,15 @@ CREATE TABLE mailgres.producers (
     bound_at   timestamptz NOT NULL DEFAULT mailgres.now()
 );
 
-COMMENT ON TABLE mailgres.producers IS 'Roles that enqueue for one tenant only; a role without a row is not bound.';
+COMMENT ON TABLE mailgres.producers IS 'Roles that may enqueue for one tenant only; a role without a row may enqueue for any.';
 COMMENT ON COLUMN mailgres.producers.role_name IS
-    'The role that logs in, or the one that a session switches to. By name, so that it holds after a restore.';
+    'The role that logs in, or the role that a session switches to with SET ROLE. Stored by name, so that it is still right after a restore.';
 
 -- ---- sql/20_tables/50_email_templates.sql
 
--- A template is a row with its settings; its content is kept in immutable
--- versions, one row for each locale, so that every retry of an email renders
--- exactly what its first try rendered.
+-- A template is a row with its settings. Its content is in immutable versions, one row
+-- for each locale, so that every retry of an email renders exactly the same as its first
+-- attempt.
 
 CREATE TABLE public.email_templates (
     template_type       text PRIMARY KEY CHECK (template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'),
@@ -535,11 +536,11 @@ COMMENT ON TABLE public.email_templates IS
 COMMENT ON COLUMN public.email_templates.required_variables IS
     'Keys that the payload must have; checked when an email is enqueued.';
 COMMENT ON COLUMN public.email_templates.on_uncertain IS
-    'What to do when a provider without idempotency keys may or may not have sent: hold (a person decides) or resend (a duplicate is acceptable).';
+    'What to do when a provider without idempotency keys may or may not have sent an email: hold (a person decides) or resend (a duplicate is acceptable).';
 COMMENT ON COLUMN public.email_templates.sample IS
-    'A payload to preview the template with; invented, never a person''s.';
+    'A payload for previews of the template; invented data, never a real person''s.';
 COMMENT ON COLUMN public.email_templates.retired_at IS
-    'No new emails since then; those in the queue are still sent.';
+    'Since when no new email may use the template; emails in the queue are still sent.';
 
 CREATE TABLE mailgres.template_versions (
     template_type  text NOT NULL REFERENCES public.email_templates,
@@ -556,9 +557,9 @@ CREATE TABLE mailgres.template_versions (
 CREATE UNIQUE INDEX template_versions_one_default ON mailgres.template_versions (template_type, version)
     WHERE is_default;
 
-COMMENT ON TABLE mailgres.template_versions IS 'What a template says: immutable.';
+COMMENT ON TABLE mailgres.template_versions IS 'The content of a template: immutable.';
 COMMENT ON COLUMN mailgres.template_versions.is_default IS
-    'The language for those who asked for none that is there.';
+    'Whether this locale is used when the requested one does not exist.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -578,21 +579,23 @@ CREATE TRIGGER template_versions_are_immutable
 
 -- ---- sql/20_tables/55_fields.sql
 
--- What the columns of email_queue take, whoever writes them: a worker must be able to
--- prepare every email that is there, or one would stall others. Domains, because their
--- checks are kept with a cached plan, and because a CHECK of a table quotes the failing
--- row, and so a recipient, in its error. The functions run as whoever writes, and their
--- bodies are bound when they are created: no search_path changes what they mean. Those with
--- a subquery are strict, the others are inlined: a column that is null costs next to
--- nothing. A check that yields null passes, so each of them yields null for null alone.
+-- Which values the columns of email_queue accept, from every writer: a worker must be able
+-- to prepare every email in the queue, or one email would stall others.
+--
+-- Domains, because a cached plan keeps their checks, and because the error of a table's
+-- CHECK quotes the failing row, which has the recipient. The functions run with the rights
+-- of the writer; their bodies are parsed when they are created, so no search_path changes
+-- their meaning. Functions with a subquery are strict and the others are inlined, so that a
+-- null column costs almost nothing. A check that returns null passes, so each function
+-- returns null for null only.
 
 -- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
 -- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
 -- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
--- address literals and display names are not. The classes are written as what is
--- excluded, because what counts as a letter would depend on the collation. U+2028 and
--- U+2029 are line breaks to some programs. Beyond ASCII, what is not seen or is read in two
--- ways is refused: see mailgres.is_unambiguous().
+-- address literals and display names are not. The character classes exclude characters,
+-- because the set of letters depends on the collation. Some programs read U+2028 and U+2029
+-- as line breaks. Beyond ASCII, characters that are invisible or can be read in two ways are
+-- refused: see mailgres.is_unambiguous().
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
@@ -614,7 +617,7 @@ RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 32
 COMMENT ON FUNCTION mailgres.is_sender(text) IS
     'Whether a text is an address, with or without a display name.';
 
--- An element of an array of several dimensions is an array to the worker.
+-- One dimension only: the worker would read an element of a larger array as an array.
 CREATE FUNCTION mailgres.are_addresses(p_addresses text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN cardinality(p_addresses) <= 50
@@ -624,8 +627,8 @@ RETURN cardinality(p_addresses) <= 50
 COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS
     'Whether these are at most 50 plain email addresses in an array of one dimension.';
 
--- Headers that mailgres, a server or a provider writes itself or acts on must not be
--- given: src/mailgres/providers/header.py has the same list.
+-- Headers that mailgres, a server or a provider sets itself or acts on are refused:
+-- src/mailgres/providers/header.py has the same list.
 CREATE FUNCTION mailgres.are_headers(p_headers jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN jsonb_typeof(p_headers) = 'object' THEN
@@ -639,7 +642,7 @@ RETURN CASE WHEN jsonb_typeof(p_headers) = 'object' THEN
     WHEN p_headers IS NOT NULL THEN false END;
 
 COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS
-    'Whether this is an object of at most 50 header lines that an email may bring, 16 KB in all.';
+    'Whether this is an object of at most 50 headers that an email may set, 16 KB in all.';
 
 CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -652,7 +655,7 @@ RETURN CASE WHEN jsonb_typeof(p_tags) = 'object' THEN
     WHEN p_tags IS NOT NULL THEN false END;
 
 COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS
-    'Whether this is an object of at most 40 tags that providers take.';
+    'Whether this is an object of at most 40 tags that providers accept.';
 
 CREATE DOMAIN mailgres.template_name AS text
     CONSTRAINT is_a_name CHECK (octet_length(VALUE) BETWEEN 1 AND 100);
@@ -667,7 +670,7 @@ CREATE DOMAIN mailgres.sender AS text
 CREATE DOMAIN mailgres.addresses AS text[]
     CONSTRAINT are_addresses CHECK (mailgres.are_addresses(VALUE));
 CREATE DOMAIN mailgres.more_addresses AS mailgres.addresses
-    CONSTRAINT are_at_most_49 CHECK (cardinality(VALUE) <= 49);  -- providers take 50, and there is the first
+    CONSTRAINT are_at_most_49 CHECK (cardinality(VALUE) <= 49);  -- providers accept 50 with recipient_email
 CREATE DOMAIN mailgres.headers AS jsonb
     CONSTRAINT are_headers CHECK (mailgres.are_headers(VALUE));
 CREATE DOMAIN mailgres.tags AS jsonb
@@ -676,36 +679,35 @@ CREATE DOMAIN mailgres.subject AS text
     CONSTRAINT is_one_line CHECK (length(VALUE) BETWEEN 1 AND 998 AND VALUE !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]');
 CREATE DOMAIN mailgres.body AS text
     CONSTRAINT is_at_most_5_mib CHECK (octet_length(VALUE) <= 5242880);
--- What 1 MiB of text becomes at most, with room to spare. The || makes it a value in memory,
--- whose size is that of its content: what lies compressed in another table looks small.
+-- The largest size that 1 MiB of text can have as jsonb, and some more. The || makes it a value
+-- in memory, whose size is that of its content: a compressed value of another table looks small.
 CREATE DOMAIN mailgres.payload AS jsonb
     CONSTRAINT is_an_object CHECK (CASE WHEN jsonb_typeof(VALUE) = 'object'
         THEN pg_column_size(VALUE || '{}') <= 8388608 ELSE VALUE IS NULL END);
 CREATE DOMAIN mailgres.delay AS interval
     CONSTRAINT is_at_most_30_days CHECK (VALUE BETWEEN '0' AND '30 days');
 CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
--- Counts are added to.
+-- Limited, so that a sum with it does not overflow.
 CREATE DOMAIN mailgres.count AS int CHECK (VALUE BETWEEN 0 AND 1000000000);
 CREATE DOMAIN mailgres.most_retries AS int CHECK (VALUE BETWEEN 0 AND 100);
--- A time that can be added to and subtracted from, and that programs can read: infinity would make
--- claims, janitors and figures fail for all emails. What an email waits for may be infinite.
+-- A time for arithmetic, and one that programs can read: infinity would make claims, janitors
+-- and figures fail for all emails. The time that an email waits for may be infinite.
 CREATE DOMAIN mailgres.moment AS timestamptz
     CONSTRAINT is_in_years_1_to_9999
     CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
 
 -- ---- sql/20_tables/60_email_queue.sql
 
--- The queue. One row per message; the status says where it stands:
+-- The queue. One row per message; the status says how far it has come:
 --
 --   pending -> sending -> sent
 --                      -> pending   (a later next_retry_at)
 --                      -> failed    (dead: dead_at, dead_reason, error_message)
 --   pending -> cancelled | failed   (by hand, suppressed, expired)
 --
--- docs/lifecycle.md draws it. What must hold in each status is a CHECK below, not
--- a habit of the code. Lists of values are domains, because their checks are kept
--- with a cached plan, while CHECKs of a table are read anew by every statement; so is
--- what a column takes (55_fields.sql).
+-- docs/lifecycle.md has a diagram. CHECKs enforce what must hold in each status. Lists of
+-- values, and which values a column accepts (55_fields.sql), are domains: a cached plan keeps
+-- their checks, while every statement reads the CHECKs of a table again.
 
 CREATE DOMAIN mailgres.status AS text
     CHECK (VALUE IN ('pending', 'sending', 'sent', 'failed', 'cancelled'));
@@ -729,7 +731,7 @@ CREATE TABLE public.email_queue (
     resend_id            text,
     created_at           mailgres.moment NOT NULL DEFAULT mailgres.now(),
 
-    -- whose it is, when and by which way it goes
+    -- tenant, route and schedule
     tenant_id            mailgres.tenant NOT NULL DEFAULT 'default',
     priority             mailgres.priority NOT NULL DEFAULT 5,
     route                text COLLATE "C" NOT NULL DEFAULT 'default',
@@ -742,7 +744,7 @@ CREATE TABLE public.email_queue (
     retry_delay          mailgres.delay,
     max_retry_delay      mailgres.delay,
 
-    -- how it ended, or how the last try did
+    -- outcome of the email, or of its last attempt
     sent_at              mailgres.moment,
     dead_at              mailgres.moment,
     dead_reason          mailgres.dead_reason,
@@ -752,7 +754,7 @@ CREATE TABLE public.email_queue (
     provider             text,
     provider_message_id  text,
 
-    -- the tries
+    -- attempts and the lease
     generation           mailgres.count NOT NULL DEFAULT 0,
     template_version     int,
     first_attempt_at     mailgres.moment,
@@ -770,7 +772,7 @@ CREATE TABLE public.email_queue (
     lease_losses         mailgres.count NOT NULL DEFAULT 0,
     attempt_started_at   mailgres.moment,
 
-    -- content of applications that render themselves
+    -- content of applications that render emails themselves
     from_email           mailgres.sender,
     reply_to             mailgres.sender,
     subject              mailgres.subject,
@@ -783,11 +785,11 @@ CREATE TABLE public.email_queue (
     bcc                  mailgres.addresses,
     has_attachments      boolean NOT NULL DEFAULT false,
 
-    -- when a janitor has to look at the row: it is due, it expires, its lease
-    -- ends, it has been dead long enough. One index serves all of them.
+    -- when a janitor has to handle the row: it is due, it expires, its lease ends, or it has
+    -- been dead long enough. One index serves all of them.
     due_at               timestamptz GENERATED ALWAYS AS (
                              CASE status
-                                 -- one that may have arrived in a batch stays with it
+                                 -- an uncertain email of a batch stays with its batch
                                  WHEN 'pending' THEN CASE WHEN NOT ready THEN next_retry_at
                                                           WHEN uncertain_since IS NULL OR batch_id IS NULL
                                                           THEN expires_at END
@@ -808,13 +810,12 @@ CREATE TABLE public.email_queue (
             END
         END)
 )
--- Measured by benchmarks/storage.py, with a million sent rows: fillfactor 100, 90 and
--- 70 drain at the same rate, because no update here can be HOT (each moves the row
--- from one partial index to another), and 70 takes a quarter more space: so the
--- default, 100. Vacuum as often as PostgreSQL's defaults does as well at that size,
--- but they wait for a fifth of the table, two million dead rows at ten million; these
--- wait for a fiftieth. What does cost is a transaction that stays open: it halves the
--- rate until it ends.
+-- Measured by benchmarks/storage.py with a million sent rows: the queue drains equally fast
+-- with fillfactor 100, 90 and 70, because no update of this table can be HOT (each moves the
+-- row from one partial index to another), and 70 takes a quarter more space. So it has the
+-- default, 100. At that size PostgreSQL's defaults for vacuum are as good, but they wait for
+-- a fifth of the table: two million dead rows of ten million. These wait for a fiftieth. A
+-- transaction that stays open is costly: it halves the rate until it ends.
 WITH (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
@@ -823,8 +824,8 @@ WITH (
     autovacuum_analyze_scale_factor = 0.05
 );
 
--- The claim goes round the tenants of a route and takes each one's next emails:
--- exact ranges of this index, whatever else is in the table.
+-- The claim goes round the tenants of a route and takes the next emails of each: exact
+-- ranges of this index, whatever else is in the table.
 CREATE INDEX email_queue_ready_idx ON public.email_queue
     (route, tenant_id, priority, next_retry_at) WHERE ready;
 
@@ -832,11 +833,11 @@ CREATE INDEX email_queue_ready_idx ON public.email_queue
 CREATE INDEX email_queue_urgent_idx ON public.email_queue
     (route, tenant_id, priority, next_retry_at) WHERE ready AND priority <= 2;
 
--- What a janitor has to look at, soonest first: promote, expire, reap, dead letters.
+-- The rows that janitors handle, soonest first: promote, expire, reap, archive_dead_letters.
 CREATE INDEX email_queue_due_idx ON public.email_queue (status, due_at) WHERE due_at IS NOT NULL;
 
--- The rest of a batch that may have arrived, and who waits for a set-up to be mended;
--- hardly ever holds anything.
+-- The other emails of an uncertain batch, and emails that wait until the sender's
+-- configuration is fixed; almost always empty.
 CREATE INDEX email_queue_batch_idx ON public.email_queue (batch_id, parked_since)
     WHERE uncertain_since IS NOT NULL OR parked_since IS NOT NULL AND status = 'pending';
 
@@ -846,64 +847,64 @@ CREATE UNIQUE INDEX email_queue_idempotency_idx ON public.email_queue
 COMMENT ON TABLE public.email_queue IS 'Every email: waiting, being sent, sent, dead or cancelled.';
 COMMENT ON COLUMN public.email_queue.id IS 'Time-ordered uuid (version 7).';
 COMMENT ON COLUMN public.email_queue.user_id IS 'The user of the application whom this email concerns.';
-COMMENT ON COLUMN public.email_queue.template_type IS 'Which template; of an email with its own content, a name for statistics.';
+COMMENT ON COLUMN public.email_queue.template_type IS 'The template; for an email with its own content, a name for statistics.';
 COMMENT ON COLUMN public.email_queue.recipient_email IS 'The address it goes to; the first, if there are several.';
 COMMENT ON COLUMN public.email_queue.payload IS 'Variables of the template.';
 COMMENT ON COLUMN public.email_queue.status IS 'pending, sending, sent, failed (dead) or cancelled.';
-COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first try.';
-COMMENT ON COLUMN public.email_queue.max_retries IS 'Retries allowed: 3 means at most four tries.';
-COMMENT ON COLUMN public.email_queue.last_attempt_at IS 'When the last try was claimed.';
-COMMENT ON COLUMN public.email_queue.next_retry_at IS 'When the email may be tried next; set it by hand to retry sooner or later.';
-COMMENT ON COLUMN public.email_queue.error_message IS 'Why the last try failed, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_queue.retries IS 'Retries made after the first attempt.';
+COMMENT ON COLUMN public.email_queue.max_retries IS 'Retries allowed: 3 means at most four attempts.';
+COMMENT ON COLUMN public.email_queue.last_attempt_at IS 'When the last attempt was claimed.';
+COMMENT ON COLUMN public.email_queue.next_retry_at IS 'When the next attempt may be made; change it by hand to retry sooner or later.';
+COMMENT ON COLUMN public.email_queue.error_message IS 'Why the last attempt failed, with addresses replaced by placeholders.';
 COMMENT ON COLUMN public.email_queue.resend_id IS 'The provider''s id when Resend sent it.';
 COMMENT ON COLUMN public.email_queue.created_at IS 'When it was enqueued.';
-COMMENT ON COLUMN public.email_queue.tenant_id IS 'Whose email it is; the claim is fair between tenants.';
+COMMENT ON COLUMN public.email_queue.tenant_id IS 'The tenant of the email; the claim is fair between tenants.';
 COMMENT ON COLUMN public.email_queue.priority IS '1 (urgent) to 9 (bulk); orders a tenant''s own emails.';
-COMMENT ON COLUMN public.email_queue.route IS 'The way out of the queue: an ordered list of providers.';
-COMMENT ON COLUMN public.email_queue.scheduled_for IS 'Not to be sent before this time.';
-COMMENT ON COLUMN public.email_queue.expires_at IS 'Not to be sent after this time.';
-COMMENT ON COLUMN public.email_queue.ready IS 'Due, and so in the index of the claim.';
+COMMENT ON COLUMN public.email_queue.route IS 'The route: an ordered list of providers.';
+COMMENT ON COLUMN public.email_queue.scheduled_for IS 'The email is not sent before this time.';
+COMMENT ON COLUMN public.email_queue.expires_at IS 'The email is not sent after this time.';
+COMMENT ON COLUMN public.email_queue.ready IS 'Whether the email is due, and so in the index of the claim.';
 COMMENT ON COLUMN public.email_queue.idempotency_key IS 'The application''s own key: unique per tenant.';
 COMMENT ON COLUMN public.email_queue.correlation_id IS 'The application''s own id for tracing.';
 COMMENT ON COLUMN public.email_queue.retry_policy IS 'Name of the retry policy; null means the default.';
 COMMENT ON COLUMN public.email_queue.retry_delay IS 'First wait of this email, instead of the policy''s.';
 COMMENT ON COLUMN public.email_queue.max_retry_delay IS 'Longest wait of this email, instead of the policy''s.';
 COMMENT ON COLUMN public.email_queue.sent_at IS 'When the provider accepted it.';
-COMMENT ON COLUMN public.email_queue.dead_at IS 'When it was given up.';
+COMMENT ON COLUMN public.email_queue.dead_at IS 'When it became a dead letter.';
 COMMENT ON COLUMN public.email_queue.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
-COMMENT ON COLUMN public.email_queue.error_code IS 'The provider''s code for the last fault.';
+COMMENT ON COLUMN public.email_queue.error_code IS 'The provider''s code for the last error.';
 COMMENT ON COLUMN public.email_queue.error_class IS 'transient, rate, quota, config, permanent or ambiguous.';
-COMMENT ON COLUMN public.email_queue.error_detail IS 'The provider''s text as it came; for operators only, it may quote addresses.';
-COMMENT ON COLUMN public.email_queue.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_queue.error_detail IS 'The provider''s text, unchanged; for operators only, because it may quote addresses.';
+COMMENT ON COLUMN public.email_queue.provider IS 'The provider of the last attempt.';
 COMMENT ON COLUMN public.email_queue.provider_message_id IS 'The provider''s id of the sent email.';
-COMMENT ON COLUMN public.email_queue.generation IS 'Part of the idempotency key sent to the provider; rises when a dead email is retried by hand.';
-COMMENT ON COLUMN public.email_queue.template_version IS 'Version rendered by every try; pinned by the first.';
-COMMENT ON COLUMN public.email_queue.first_attempt_at IS 'First try of this generation: the provider''s key window starts here.';
-COMMENT ON COLUMN public.email_queue.uncertain_since IS 'An earlier try may have arrived: provider and key stay fixed until it is settled.';
-COMMENT ON COLUMN public.email_queue.parked_since IS 'Waiting since then for the sender''s set-up to be mended.';
-COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the provider took for the last try.';
-COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was handed to the provider.';
+COMMENT ON COLUMN public.email_queue.generation IS 'Part of the idempotency key sent to the provider; increases when a dead email is retried by hand.';
+COMMENT ON COLUMN public.email_queue.template_version IS 'The version of the template; the first attempt sets it for all attempts.';
+COMMENT ON COLUMN public.email_queue.first_attempt_at IS 'When the first attempt of this generation was made: the time for which the provider remembers the key starts here.';
+COMMENT ON COLUMN public.email_queue.uncertain_since IS 'Since when the outcome is uncertain: an earlier attempt may have been delivered. Provider and key stay the same until it is settled.';
+COMMENT ON COLUMN public.email_queue.parked_since IS 'Since when the email waits until the sender''s configuration is fixed.';
+COMMENT ON COLUMN public.email_queue.last_duration_ms IS 'How long the call of the last attempt took.';
+COMMENT ON COLUMN public.email_queue.batch_id IS 'The batch in which it was sent to the provider.';
 COMMENT ON COLUMN public.email_queue.batch_size IS 'How many emails that batch has.';
 COMMENT ON COLUMN public.email_queue.lease_token IS 'Fencing token of the claim that holds it.';
 COMMENT ON COLUMN public.email_queue.leased_at IS 'When it was claimed.';
-COMMENT ON COLUMN public.email_queue.lease_until IS 'When it comes back if nothing is heard of the worker.';
+COMMENT ON COLUMN public.email_queue.lease_until IS 'When the lease expires, unless the worker extends it.';
 COMMENT ON COLUMN public.email_queue.lease_worker IS 'The worker that holds it.';
-COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that knows no token.';
-COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether its last call was refused for the whole batch: the next call has this email alone.';
-COMMENT ON COLUMN public.email_queue.lease_losses IS 'How often a worker died holding it.';
-COMMENT ON COLUMN public.email_queue.attempt_started_at IS 'When the call to the provider was begun under this lease.';
+COMMENT ON COLUMN public.email_queue.lease_is_tokenless IS 'Whether the lease, if there is one, belongs to a processor that does not use tokens.';
+COMMENT ON COLUMN public.email_queue.send_alone IS 'Whether the provider refused its last batch as a whole: the next call has this email only.';
+COMMENT ON COLUMN public.email_queue.lease_losses IS 'How many workers died while holding it.';
+COMMENT ON COLUMN public.email_queue.attempt_started_at IS 'When the call to the provider started under this lease.';
 COMMENT ON COLUMN public.email_queue.from_email IS 'Sender, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.reply_to IS 'Reply address, when the email brings its own.';
 COMMENT ON COLUMN public.email_queue.subject IS 'Subject, when the email brings its own content.';
 COMMENT ON COLUMN public.email_queue.html IS 'HTML part, when the email brings its own content.';
 COMMENT ON COLUMN public.email_queue.text IS 'Text part, when the email brings its own content.';
-COMMENT ON COLUMN public.email_queue.headers IS 'Further headers: an object of strings.';
+COMMENT ON COLUMN public.email_queue.headers IS 'More headers: an object of strings.';
 COMMENT ON COLUMN public.email_queue.tags IS 'Tags for the provider: an object of strings.';
-COMMENT ON COLUMN public.email_queue.also_to IS 'Further To addresses of the same message.';
+COMMENT ON COLUMN public.email_queue.also_to IS 'More To addresses of the same message.';
 COMMENT ON COLUMN public.email_queue.cc IS 'Copies.';
 COMMENT ON COLUMN public.email_queue.bcc IS 'Blind copies.';
-COMMENT ON COLUMN public.email_queue.has_attachments IS 'Whether files go with it (mailgres.attachments).';
-COMMENT ON COLUMN public.email_queue.due_at IS 'When a janitor looks at the row next.';
+COMMENT ON COLUMN public.email_queue.has_attachments IS 'Whether it has attachments (mailgres.attachments).';
+COMMENT ON COLUMN public.email_queue.due_at IS 'When a janitor handles the row next.';
 
 -- ---- sql/20_tables/70_attachments.sql
 
@@ -917,19 +918,18 @@ CREATE TABLE mailgres.attachments (
     PRIMARY KEY (queue_id, position)
 );
 
--- Attachments are compressed formats more often than not: do not try again.
+-- Most attachments are already compressed: PostgreSQL need not try.
 ALTER TABLE mailgres.attachments ALTER COLUMN content SET STORAGE EXTERNAL;
 
-COMMENT ON TABLE mailgres.attachments IS 'Files that go with an email.';
+COMMENT ON TABLE mailgres.attachments IS 'The attachments of emails.';
 COMMENT ON COLUMN mailgres.attachments.content_id IS 'For images shown inside the HTML part.';
 
 -- ---- sql/20_tables/80_email_logs.sql
 
--- The audit log: a row for every change of status and every try. Only ever
--- appended to. The claim is not a row of its own: the row that ends it carries
--- claimed_at and worker, whether the try was made, given back or lost.
--- No foreign key, which every try would have to check; janitors remove or archive the
--- log of an email together with it.
+-- The audit log: a row for every change of status and every attempt. Append-only. A claim
+-- has no row of its own: the row that ends it has claimed_at and worker, whether the attempt
+-- was made, given back or lost. No foreign key, because every attempt would have to check
+-- it; janitors delete or archive the log of an email together with the email.
 
 CREATE TABLE public.email_logs (
     id                   bigint GENERATED ALWAYS AS IDENTITY,
@@ -960,7 +960,7 @@ CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
 CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
     WHERE provider_message_id IS NOT NULL;
 
--- Emails that needed a retry lately; costs nothing to those that did not.
+-- Emails that were retried recently; emails without a retry are not in it.
 CREATE INDEX email_logs_retry_idx ON public.email_logs (at) WHERE event = 'retry';
 
 CREATE TRIGGER email_logs_are_append_only
@@ -968,12 +968,12 @@ CREATE TRIGGER email_logs_are_append_only
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
 
 COMMENT ON TABLE public.email_logs IS
-    'Every change of status and every try of every email. Append-only.';
+    'Every change of status and every attempt of every email. Append-only.';
 COMMENT ON COLUMN public.email_logs.event IS
-    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: a further recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
-COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
-COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
-COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: another recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
+COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the attempt, the first being 1.';
+COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker claimed the email for this attempt.';
+COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text, unchanged; for operators only.';
 COMMENT ON COLUMN public.email_logs.role IS 'The database role that made the change.';
 
 -- ---- sql/20_tables/85_email_suppressions.sql
@@ -988,7 +988,7 @@ CREATE TABLE public.email_suppressions (
     PRIMARY KEY (recipient_email, tenant_id)
 );
 
--- However it was written, it is the same address.
+-- All spellings of an address are stored in one form.
 CREATE FUNCTION mailgres.canonical_suppression() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1002,24 +1002,24 @@ CREATE TRIGGER canonical_suppression
     BEFORE INSERT OR UPDATE OF recipient_email ON public.email_suppressions
     FOR EACH ROW EXECUTE FUNCTION mailgres.canonical_suppression();
 
-COMMENT ON TABLE public.email_suppressions IS 'Addresses that get no email; what is queued for them is cancelled.';
+COMMENT ON TABLE public.email_suppressions IS 'Addresses that get no email; queued emails to them are cancelled.';
 COMMENT ON COLUMN public.email_suppressions.recipient_email IS
-    'The address in the form by which addresses are compared: lower case, the domain in A-labels (xn--).';
-COMMENT ON COLUMN public.email_suppressions.tenant_id IS 'The tenant that must not write to it; * means everybody.';
-COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce or complaint led to this.';
+    'The address in the form in which addresses are compared: lower case, the domain in A-labels (xn--).';
+COMMENT ON COLUMN public.email_suppressions.tenant_id IS 'The tenant that must not write to it; * means every tenant.';
+COMMENT ON COLUMN public.email_suppressions.queue_id IS 'The email whose bounce or complaint caused the suppression.';
 
 -- ---- sql/20_tables/90_rollups.sql
 
--- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
--- an email appends deltas (no row is updated, so nobody waits); mailgres.fold_rollups() adds them
--- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
--- they are exact at any moment.
+-- Counts for dashboards and alerts, so that no query has to count the queue. Every change of
+-- an email appends deltas; no row is updated, so no writer waits for another.
+-- mailgres.fold_rollups() adds the deltas to narrow tables. The views mailgres.counted_* add
+-- the deltas that are not folded yet, so they are always exact.
 --
--- There are two kinds. What became of emails: a settled one (sent, failed, cancelled) is
--- in one cell of each table, and moves when it is corrected later; hours are those of
--- created_at, so that the sums equal the same question asked of email_queue itself. What
--- was done: tries and other events at the time when they happened; they never change.
--- What is still open changes with every enqueue and is not counted here: see depth.
+-- There are two kinds of counts. Outcomes of emails: a settled email (sent, failed,
+-- cancelled) is counted in one cell of each table, and moves to another cell when its status
+-- is corrected later. Hours are those of created_at, so that the sums equal the same query on
+-- email_queue. Events: attempts and other events at the time when they happened; these counts
+-- never change. Open emails change with every enqueue and are not counted here: see depth.
 
 CREATE TABLE mailgres.rollup_deltas (
     hour           timestamptz NOT NULL,
@@ -1039,18 +1039,18 @@ CREATE TABLE mailgres.rollup_deltas (
     newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- For publications, which need to tell one row from another: a key would cost every outcome
--- two entries of an index, this costs nothing.
+-- For publications, which must identify each row: a primary key would cost every outcome two
+-- index entries, this costs nothing.
 ALTER TABLE mailgres.rollup_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
+COMMENT ON TABLE mailgres.rollup_deltas IS 'Outcomes of emails that are not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.rollup_deltas.status IS
-    'sent, failed or cancelled; or bounced, which is counted besides the status.';
+    'sent, failed or cancelled; or bounced, which is counted in addition to the status.';
 COMMENT ON COLUMN mailgres.rollup_deltas.within IS
-    'Sent within so many seconds: the upper bound of its bucket; 0 of one that was not sent.';
-COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, which keep what left the queue.';
-COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
-COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
+    'The upper bound, in seconds, of the bucket of its time to delivery; 0 if it was not sent.';
+COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts that include deleted emails.';
+COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of the counts of emails in the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from being due to being sent.';
 
 CREATE TABLE mailgres.attempt_deltas (
     at            timestamptz NOT NULL,
@@ -1068,13 +1068,13 @@ CREATE TABLE mailgres.attempt_deltas (
 
 ALTER TABLE mailgres.attempt_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.attempt_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON TABLE mailgres.attempt_deltas IS 'Events that are not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.attempt_deltas.event IS
-    'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
-COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
-COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims there had been by then.';
+    'As in email_logs; claimed: the claim of a retry, with the seconds since the attempt before; provider_failed: emails of a call that failed because of the provider, counted in addition.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the attempt was claimed; null if the event is not an attempt.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims had been made by then.';
 
--- What became of emails, by the hour in which they were created.
+-- Outcomes of emails, by the hour in which they were created.
 
 CREATE TABLE mailgres.rollup_by_template (
     hour           timestamptz NOT NULL,
@@ -1117,7 +1117,7 @@ COMMENT ON TABLE mailgres.rollup_by_provider IS 'Emails by hour of creation, pro
 COMMENT ON TABLE mailgres.rollup_by_retries IS
     'Emails by hour of creation, status, retries and time to delivery.';
 
--- What is in the queue now, of settled emails.
+-- Settled emails that are in the queue now.
 
 CREATE TABLE mailgres.rollup_by_status (
     hour    timestamptz NOT NULL,
@@ -1129,7 +1129,7 @@ CREATE TABLE mailgres.rollup_by_status (
 );
 
 COMMENT ON TABLE mailgres.rollup_by_status IS 'Settled emails in the queue, by hour of creation and status.';
-COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'The first of this hour that was ever counted here.';
+COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'Creation time of the oldest email of this hour that was ever counted here.';
 
 CREATE TABLE mailgres.rollup_dead (
     hour         timestamptz NOT NULL,
@@ -1143,7 +1143,7 @@ CREATE TABLE mailgres.rollup_dead (
 COMMENT ON TABLE mailgres.rollup_dead IS
     'Dead letters in the queue, by the hour in which they died, tenant, error code and reason.';
 
--- What was done, by the time when it was.
+-- Events, by the time when they happened.
 
 CREATE TABLE mailgres.rollup_by_minute (
     minute    timestamptz NOT NULL,
@@ -1181,23 +1181,23 @@ CREATE TABLE mailgres.tenant_activity (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
-    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted besides.';
-COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted in addition.';
+COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Attempts by hour, number of the attempt and outcome.';
 COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
-    'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';
-COMMENT ON TABLE mailgres.rollup_by_fault IS 'Tries that failed, by hour, provider, class and code of the fault.';
-COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was processed, and when last.';
-COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
-COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
+    'sent, retry, dead or deferred; or claimed: a retry was claimed, with the seconds since the attempt before.';
+COMMENT ON TABLE mailgres.rollup_by_fault IS 'Failed attempts by hour, provider, and class and code of the error.';
+COMMENT ON TABLE mailgres.tenant_activity IS 'How many attempts were made for each tenant, and when the last was.';
+COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Attempts made for its emails.';
+COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When its emails of the last attempts were claimed.';
 COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
-COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims there had been when they were tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims had been made when the last attempts were made.';
 
 -- ---- sql/20_tables/91_depth.sql
 
--- What is open, counted every few seconds by a janitor: to count it at every enqueue would
--- make enqueuing a third slower, and to count it whenever somebody looks takes long when a
--- million emails wait. `as_of` says when it was counted. Where nobody has counted for a
--- while, whoever looks counts for himself: mailgres.current_depth_by_template, current_depth_by_tenant.
+-- Open emails, counted every few seconds by a janitor: counting at every enqueue would make
+-- enqueuing a third slower, and counting at every query takes long when a million emails
+-- wait. `as_of` says when they were counted. If no janitor has counted for a while, the views
+-- mailgres.current_depth_by_template and current_depth_by_tenant count themselves.
 
 CREATE TABLE mailgres.depth (
     only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -1210,11 +1210,11 @@ CREATE TABLE mailgres.depth (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
-COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
-COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more; before as_of if they could not be counted yet.';
-COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
-COMMENT ON COLUMN mailgres.depth.claim_number IS 'How many claims there had been.';
-COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
+COMMENT ON COLUMN mailgres.depth.tried_at IS 'When the janitor last counted, or stopped because it took too long.';
+COMMENT ON COLUMN mailgres.depth.valid_until IS 'Until when the counts are used; before as_of if there are none yet.';
+COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; a tenth of the time may be spent on it.';
+COMMENT ON COLUMN mailgres.depth.claim_number IS 'How many claims had been made.';
+COMMENT ON COLUMN mailgres.depth.capped IS 'Whether there are more emails than one run counts: the counts are lower bounds.';
 
 CREATE TABLE mailgres.depth_by_template (
     status         text NOT NULL,
@@ -1233,9 +1233,9 @@ CREATE TABLE mailgres.depth_by_template (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.depth_by_template IS 'Open emails by status (pending, sending), template and retries.';
-COMMENT ON COLUMN mailgres.depth_by_template.due IS 'Those that could be claimed.';
-COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Those created in the last 7 days (from the full hour on).';
-COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Those that wait for the sender''s set-up to be mended.';
+COMMENT ON COLUMN mailgres.depth_by_template.due IS 'Emails that can be claimed now.';
+COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Emails created in the last 7 days (from the full hour on).';
+COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Emails that wait until the sender''s configuration is fixed.';
 
 CREATE TABLE mailgres.depth_by_tenant (
     route         text NOT NULL,
@@ -1250,8 +1250,8 @@ CREATE TABLE mailgres.depth_by_tenant (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.depth_by_tenant IS 'Waiting emails by route and tenant.';
-COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of them is due that waits for a later time.';
-COMMENT ON COLUMN mailgres.depth_by_tenant.claim_number IS 'How many claims there had been when it was first seen with something due.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of its emails that are not due yet becomes due.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.claim_number IS 'How many claims had been made when it was first seen with a due email.';
 
 -- ---- sql/20_tables/95_workers.sql
 
@@ -1268,14 +1268,14 @@ CREATE TABLE mailgres.workers (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
-COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not report them.';
 COMMENT ON COLUMN mailgres.workers.on_demand IS
-    'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
-COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
+    'Whether it works only when it is called (mailgres process, the HTTP service), and is seen only then.';
+COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it stopped cleanly; null: it did not.';
 COMMENT ON COLUMN mailgres.workers.role IS 'The role that it logged in as.';
 
--- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
--- all committing transactions share. A worker that sleeps has a row here.
+-- Enqueuing notifies only while a worker sleeps, because NOTIFY takes a lock that all
+-- committing transactions share. A sleeping worker has a row here.
 
 CREATE TABLE mailgres.sleepers (
     worker       text PRIMARY KEY,
@@ -1283,7 +1283,7 @@ CREATE TABLE mailgres.sleepers (
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 
 COMMENT ON TABLE mailgres.sleepers IS
-    'Workers that sleep and want to be woken by an email due before sleeps_until.';
+    'Workers that sleep and must be woken by an email due before sleeps_until.';
 
 CREATE TABLE mailgres.janitor_failures (
     janitor    text NOT NULL CHECK (length(janitor) <= 200),
@@ -1297,15 +1297,15 @@ CREATE TABLE mailgres.janitor_failures (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.janitor_failures IS 'Janitors that failed in their last run, by the worker that ran them.';
-COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'Runs in a row that failed.';
+COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'How many runs in a row failed.';
 COMMENT ON COLUMN mailgres.janitor_failures.run_every IS
-    'How often it runs: a failure that is much older is that of a worker that is gone.';
+    'How often it runs: a failure that is much older belongs to a worker that is gone.';
 
 -- ---- sql/20_tables/96_captured.sql
 
--- What the provider `capture` "sent": for development, demos and tests. Its key is
--- the idempotency key, so that a repeated call keeps one message, as a real provider
--- with keys does.
+-- Messages that the provider `capture` kept instead of sending: for development, demos and
+-- tests. The primary key is the idempotency key, so that a repeated call keeps one message,
+-- as with a real provider that supports keys.
 
 CREATE TABLE mailgres.captured (
     key          text PRIMARY KEY,
@@ -1338,7 +1338,7 @@ CREATE INDEX dead_letters_newest_idx ON mailgres.dead_letters (dead_at DESC, que
 CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 
 COMMENT ON TABLE mailgres.dead_letters IS
-    'Dead emails after their time in the queue: the whole row and its whole log.';
+    'The archive of dead letters: the whole row of the email and its whole log.';
 
 -- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
 CREATE TABLE mailgres.dead_letters_to_log (
@@ -1418,8 +1418,8 @@ COMMENT ON COLUMN mailgres.notifications.taken_until IS 'Until then a worker is 
 
 -- ---- sql/20_tables/99_notification_state.sql
 
--- Who was told what about dead letters: the operators, and tenants that have a contact.
--- And what holds for the operators' channels.
+-- What the operators, and the tenants that have a contact, were notified about; and the state
+-- of the operators' channels.
 
 CREATE TABLE mailgres.notification_state (
     audience           text PRIMARY KEY CHECK (audience = 'operators' OR audience LIKE 'tenant:_%'),
@@ -1433,16 +1433,16 @@ CREATE TABLE mailgres.notification_state (
     webhook_off_since  timestamptz
 );
 
-COMMENT ON TABLE mailgres.notification_state IS 'What people were told about dead letters, and what they will be.';
-COMMENT ON COLUMN mailgres.notification_state.audience IS 'operators, or tenant: and the name of one.';
+COMMENT ON TABLE mailgres.notification_state IS 'Which dead letters and alerts people were notified about, and which are still to come.';
+COMMENT ON COLUMN mailgres.notification_state.audience IS 'operators, or tenant: and the name of a tenant.';
 COMMENT ON COLUMN mailgres.notification_state.seen_until IS
-    'operators: up to when dead letters were counted; a tenant: since when those waiting became dead.';
-COMMENT ON COLUMN mailgres.notification_state.waiting IS 'Dead letters that they have not been told of.';
-COMMENT ON COLUMN mailgres.notification_state.notified_at IS 'When they were last told of dead letters.';
-COMMENT ON COLUMN mailgres.notification_state.notified_until IS 'Up to when dead letters were in what they were told.';
-COMMENT ON COLUMN mailgres.notification_state.alerts_at IS 'operators: when people were last told of alerts.';
+    'operators: until when dead letters were counted; a tenant: since when the waiting ones became dead.';
+COMMENT ON COLUMN mailgres.notification_state.waiting IS 'Dead letters that they were not notified about yet.';
+COMMENT ON COLUMN mailgres.notification_state.notified_at IS 'When they were last notified about dead letters.';
+COMMENT ON COLUMN mailgres.notification_state.notified_until IS 'Until when dead letters are included in the last notification.';
+COMMENT ON COLUMN mailgres.notification_state.alerts_at IS 'operators: when they were last notified about alerts.';
 COMMENT ON COLUMN mailgres.notification_state.webhook IS 'A digest of the webhook that the failures belong to.';
-COMMENT ON COLUMN mailgres.notification_state.webhook_off_since IS 'It failed ten times in a row and is not called since.';
+COMMENT ON COLUMN mailgres.notification_state.webhook_off_since IS 'Since when the webhook is off, after ten failures in a row.';
 
 -- ---- sql/30_engine/10_triggers/10_normalize_manual_update.sql
 

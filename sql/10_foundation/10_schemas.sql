@@ -1,8 +1,8 @@
--- Two schemas: `public` is the contract that applications, operators and analysts
--- name in their SQL; `mailgres` is the engine room, granted to the worker alone.
--- IF NOT EXISTS, because the migration tool keeps its version table here.
+-- Two schemas. `public` holds the contract: the names that applications, operators and
+-- analysts use in their SQL. `mailgres` holds the engine and is granted to the worker only.
+-- IF NOT EXISTS, because the migration tool keeps its version table in this schema.
 
 CREATE SCHEMA IF NOT EXISTS mailgres;
 
 COMMENT ON SCHEMA mailgres IS
-    'The engine room of mailgres: claim, finish, reap, policies, providers. Never expose it through an API.';
+    'The engine of mailgres: claim, finish, reap, policies, providers. Never expose it through an API.';

@@ -1,15 +1,15 @@
--- The one source of time. Everything below asks mailgres.now(), so a test can
--- travel in time by replacing this function in its own database. In production
--- there is no setting by which a caller could lie about the time.
+-- The only source of time. All other functions call mailgres.now(), so a test can change
+-- the time by replacing this function in its own database. In production no setting lets
+-- a caller change the time.
 
 CREATE FUNCTION mailgres.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
 RETURN pg_catalog.now();
 
 COMMENT ON FUNCTION mailgres.now() IS
-    'The time of the current transaction; tests replace this function to travel in time.';
+    'The time of the current transaction; tests replace this function to change the time.';
 
--- Texts that are kept or shown name times by this: a cast would depend on DateStyle and TimeZone.
+-- For times in texts that are stored or shown: a cast would depend on DateStyle and TimeZone.
 CREATE FUNCTION mailgres.time_text(p_time timestamptz) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN isfinite(p_time) THEN to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'

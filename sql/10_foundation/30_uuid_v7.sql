@@ -1,8 +1,8 @@
--- A time-ordered uuid (RFC 9562, version 7), so that indexes stay warm. Written out
--- because PostgreSQL has uuidv7() only from version 18 on. The first half of a random
--- uuid is replaced: 48 bits of milliseconds since 1970, the version (7), and 12 bits
--- for the fraction of the millisecond, so that ids keep the order of enqueuing. The
--- second half has the right variant already.
+-- A time-ordered uuid (RFC 9562, version 7): new ids are neighbours in the index, so few of
+-- its pages are written. Written here because PostgreSQL has uuidv7() only since version 18.
+-- The first half of a random uuid is replaced by 48 bits of milliseconds since 1970, the
+-- version (7), and 12 bits for the fraction of the millisecond, so that ids keep the order of
+-- enqueuing. The second half already has the right variant.
 
 CREATE FUNCTION mailgres.uuid_v7() RETURNS uuid
     LANGUAGE sql VOLATILE PARALLEL SAFE

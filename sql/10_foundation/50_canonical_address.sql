@@ -1,13 +1,14 @@
 -- One mailbox has many spellings: Ana@Example.com, ana@bücher.example and its A-label
--- ana@xn--bcher-kva.example, full-width letters, a zero-width space that nobody sees. The
--- form that all of them have in common is what suppressions and allowed senders are
--- compared by. It is not the address that is written to.
+-- ana@xn--bcher-kva.example, full-width letters, an invisible zero-width space. Suppressions
+-- and allowed senders are compared in a canonical form that all spellings share. Emails are
+-- sent to the address as it was given, not to its canonical form.
 --
--- Most addresses are ASCII and need no more than lower(), by the rules of C: a Turkish I has no
--- dot in lower case. The functions below are called for the others only. PostgreSQL has no punycode (RFC 3492), so it is written out.
+-- Most addresses are ASCII and need only lower() with collation C (in a Turkish locale, I
+-- becomes a dotless i). The other functions are called for the rest only. PostgreSQL has no
+-- punycode function (RFC 3492), so this file has one.
 
--- Characters that are not seen (Default_Ignorable_Code_Point), and the marks that change
--- the direction of what follows.
+-- Invisible characters (Default_Ignorable_Code_Point), and the marks that change the
+-- direction of the text after them.
 CREATE FUNCTION mailgres.invisible_characters() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '[\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e'
@@ -15,23 +16,23 @@ RETURN '[\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u200b-\u2
     || '\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]';
 
 COMMENT ON FUNCTION mailgres.invisible_characters() IS
-    'A pattern of the characters that an address must not hold because nobody sees them.';
+    'A pattern of the characters that an address must not contain because they are invisible.';
 
--- Compatibility characters (NFKC changes them: full-width, circled, mathematical letters,
--- ligatures) are read as plain ones by some programs and not by others. In a database of
--- another encoding than UTF8 there is no way to tell, so an address is ASCII there.
+-- Some programs read compatibility characters (NFKC changes them: full-width, circled and
+-- mathematical letters, ligatures) as plain characters and others do not. They cannot be
+-- detected in a database whose encoding is not UTF8, so there an address must be ASCII.
 CREATE FUNCTION mailgres.is_unambiguous(p_text text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN getdatabaseencoding() = 'UTF8' THEN
     p_text !~ mailgres.invisible_characters()
-    AND p_text !~ '\u3002'  -- a full stop to IDNA
+    AND p_text !~ '\u3002'  -- IDNA reads it as a full stop
     AND normalize(p_text, NFKC) = normalize(p_text, NFC)
     ELSE false END;
 
 COMMENT ON FUNCTION mailgres.is_unambiguous(text) IS
     'Whether a text beyond ASCII has no invisible and no compatibility characters.';
 
--- lower() knows ASCII only where the database has the locale C.
+-- In a database with the locale C, lower() only changes ASCII letters.
 CREATE FUNCTION mailgres.lower_unicode(p_text text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -84,7 +85,7 @@ BEGIN
                 v_k := v_k + 36;
             END LOOP;
             v_coded := v_coded || substr(c_digits, v_rest::int + 1, 1);
-            -- how far the next one is likely to be
+            -- adapt the bias (RFC 3492, section 6.1)
             v_delta := CASE WHEN v_done = v_basic THEN v_delta / 700 ELSE v_delta / 2 END;
             v_done := v_done + 1;
             v_delta := v_delta + v_delta / v_done;
@@ -109,7 +110,7 @@ CREATE FUNCTION mailgres.canonical_unicode(p_address text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    c_longest  constant int := 2000;  -- no address is as long; what is longer costs no time
+    c_longest  constant int := 2000;  -- no address is this long; do not spend time on longer texts
     v_address  text;
     v_domain   text;
 BEGIN
@@ -128,7 +129,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.canonical_unicode(text) IS
-    'An address beyond ASCII in the form by which addresses are compared.';
+    'The form in which addresses are compared, for an address beyond ASCII.';
 
 CREATE FUNCTION mailgres.canonical_address(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -136,4 +137,4 @@ RETURN CASE WHEN octet_length(p_address) = length(p_address) THEN lower(p_addres
             ELSE mailgres.canonical_unicode(p_address) END;
 
 COMMENT ON FUNCTION mailgres.canonical_address(text) IS
-    'The form by which addresses are compared: lower case, the domain in A-labels. A text without @ is taken for a domain.';
+    'The form in which addresses are compared: lower case, the domain in A-labels. A text without @ is read as a domain.';

@@ -1,6 +1,6 @@
--- Retry policies are rows, not code. A policy either lists its waits (`steps`) or
--- starts at `base` and multiplies by `factor`; `cap` bounds a wait, and the jitter
--- fractions spread it: a wait w becomes a random value in [w*(1-down), w*(1+up)].
+-- Retry policies are rows, not code. A policy either lists its waits (`steps`) or starts
+-- at `base` and multiplies by `factor`. `cap` limits a wait. The jitter fractions spread
+-- it: a wait w becomes a random value in [w*(1-down), w*(1+up)].
 
 CREATE TABLE mailgres.retry_policies (
     name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
@@ -18,6 +18,6 @@ CREATE TABLE mailgres.retry_policies (
 COMMENT ON TABLE mailgres.retry_policies IS
     'How long to wait before each retry, and how many retries there are.';
 COMMENT ON COLUMN mailgres.retry_policies.max_retries IS
-    'Retries after the first try; copied to the email when it is enqueued.';
+    'Retries after the first attempt; copied to the email when it is enqueued.';
 COMMENT ON COLUMN mailgres.retry_policies.steps IS
     'The waits, one for each retry; the last one repeats.';

@@ -1,4 +1,4 @@
--- What holds for every email that does not say otherwise. One row, typed.
+-- Defaults for emails and templates that set no value of their own. One row, typed columns.
 
 CREATE TABLE mailgres.settings (
     only_row           boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -19,17 +19,17 @@ COMMENT ON TABLE mailgres.settings IS 'Defaults of this queue: one row.';
 COMMENT ON COLUMN mailgres.settings.expires_after IS
     'Emails not sent this long after they were due die as expired; null means never.';
 COMMENT ON COLUMN mailgres.settings.max_lease_losses IS
-    'An email whose worker died this often is taken out of the queue as crashed.';
+    'An email dies as crashed when this many workers have died while holding it.';
 COMMENT ON COLUMN mailgres.settings.config_wait IS
-    'How long an email waits when the sender''s set-up is at fault (an unverified domain).';
+    'How long an email waits when the sender''s configuration is wrong (an unverified domain).';
 COMMENT ON COLUMN mailgres.settings.config_wait_total IS
-    'How long it does so at the most before it is dead.';
-COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead emails move to the archive after this.';
-COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead emails are kept for this long.';
-COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are kept for this long.';
+    'How long such an email waits in total before it dies.';
+COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead letters move to the archive after this time.';
+COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead letters are deleted after this time.';
+COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are deleted after this time.';
 COMMENT ON COLUMN mailgres.settings.counts_ttl IS
-    'Hourly counts are kept for this long; at least as long as the views look back.';
+    'Hourly counts are deleted after this time, which is at least the period that the views cover.';
 COMMENT ON COLUMN mailgres.settings.database_capacity IS
-    'Bytes that the database may take, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
+    'How many bytes the database may use, for alerts: UPDATE mailgres.settings SET database_capacity = pg_size_bytes(''8 GB''); null: not known.';
 COMMENT ON COLUMN mailgres.settings.initial IS
-    'retry_policy and expires_after are still as the migration set them: the first worker that names others sets them.';
+    'Whether retry_policy and expires_after are as the migration set them: then the first worker that has other values sets them.';

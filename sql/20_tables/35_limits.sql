@@ -1,6 +1,6 @@
--- Limits that all workers share. A bucket fills at its rate up to what one second
--- brings (at least one), and whoever claims takes out what the claim will use, in one
--- go: so its row is written once a claim, not once an email.
+-- Limits that all workers share. A token bucket fills at its rate, up to the tokens of one
+-- second (at least one). A claim takes all the tokens that it needs at once, so the row is
+-- written once per claim, not once per email.
 
 CREATE TABLE mailgres.buckets (
     name        text PRIMARY KEY,
@@ -9,12 +9,12 @@ CREATE TABLE mailgres.buckets (
     filled_at   timestamptz NOT NULL DEFAULT mailgres.now()
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
-COMMENT ON TABLE mailgres.buckets IS 'Rate limits: how much may go out now.';
+COMMENT ON TABLE mailgres.buckets IS 'Rate limits: how much may be sent now.';
 COMMENT ON COLUMN mailgres.buckets.name IS
     'What is limited: calls:PROVIDER, emails:PROVIDER or tenant:TENANT (emails).';
-COMMENT ON COLUMN mailgres.buckets.tokens IS 'What was left at filled_at; below zero after a debt.';
+COMMENT ON COLUMN mailgres.buckets.tokens IS 'Tokens left at filled_at; negative if more were used than there were.';
 
--- What went out by each provider in a day and in a month, for those that have a quota.
+-- Emails sent per day and per month through the providers that have a quota.
 
 CREATE TABLE mailgres.quota_usage (
     provider        text NOT NULL REFERENCES mailgres.providers ON DELETE CASCADE,
@@ -27,8 +27,8 @@ CREATE TABLE mailgres.quota_usage (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.quota_usage IS 'Emails that count against the quotas of providers.';
-COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many we sent.';
+COMMENT ON COLUMN mailgres.quota_usage.emails IS 'How many emails mailgres sent.';
 COMMENT ON COLUMN mailgres.quota_usage.reported IS
-    'How many the provider said were sent, and what we sent since; null: it said nothing.';
+    'How many emails the provider reported as sent, plus those that mailgres sent since; null: no report.';
 COMMENT ON COLUMN mailgres.quota_usage.reported_until IS
-    'Until when that counts instead of our own number: its day may be another than ours.';
+    'Until when the reported number is used instead of our own: the provider''s day may not be a UTC day.';

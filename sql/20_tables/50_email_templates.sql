@@ -1,6 +1,6 @@
--- A template is a row with its settings; its content is kept in immutable
--- versions, one row for each locale, so that every retry of an email renders
--- exactly what its first try rendered.
+-- A template is a row with its settings. Its content is in immutable versions, one row
+-- for each locale, so that every retry of an email renders exactly the same as its first
+-- attempt.
 
 CREATE TABLE public.email_templates (
     template_type       text PRIMARY KEY CHECK (template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'),
@@ -25,11 +25,11 @@ COMMENT ON TABLE public.email_templates IS
 COMMENT ON COLUMN public.email_templates.required_variables IS
     'Keys that the payload must have; checked when an email is enqueued.';
 COMMENT ON COLUMN public.email_templates.on_uncertain IS
-    'What to do when a provider without idempotency keys may or may not have sent: hold (a person decides) or resend (a duplicate is acceptable).';
+    'What to do when a provider without idempotency keys may or may not have sent an email: hold (a person decides) or resend (a duplicate is acceptable).';
 COMMENT ON COLUMN public.email_templates.sample IS
-    'A payload to preview the template with; invented, never a person''s.';
+    'A payload for previews of the template; invented data, never a real person''s.';
 COMMENT ON COLUMN public.email_templates.retired_at IS
-    'No new emails since then; those in the queue are still sent.';
+    'Since when no new email may use the template; emails in the queue are still sent.';
 
 CREATE TABLE mailgres.template_versions (
     template_type  text NOT NULL REFERENCES public.email_templates,
@@ -46,9 +46,9 @@ CREATE TABLE mailgres.template_versions (
 CREATE UNIQUE INDEX template_versions_one_default ON mailgres.template_versions (template_type, version)
     WHERE is_default;
 
-COMMENT ON TABLE mailgres.template_versions IS 'What a template says: immutable.';
+COMMENT ON TABLE mailgres.template_versions IS 'The content of a template: immutable.';
 COMMENT ON COLUMN mailgres.template_versions.is_default IS
-    'The language for those who asked for none that is there.';
+    'Whether this locale is used when the requested one does not exist.';
 
 CREATE FUNCTION mailgres.forbid_change() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp

@@ -1,18 +1,20 @@
--- What the columns of email_queue take, whoever writes them: a worker must be able to
--- prepare every email that is there, or one would stall others. Domains, because their
--- checks are kept with a cached plan, and because a CHECK of a table quotes the failing
--- row, and so a recipient, in its error. The functions run as whoever writes, and their
--- bodies are bound when they are created: no search_path changes what they mean. Those with
--- a subquery are strict, the others are inlined: a column that is null costs next to
--- nothing. A check that yields null passes, so each of them yields null for null alone.
+-- Which values the columns of email_queue accept, from every writer: a worker must be able
+-- to prepare every email in the queue, or one email would stall others.
+--
+-- Domains, because a cached plan keeps their checks, and because the error of a table's
+-- CHECK quotes the failing row, which has the recipient. The functions run with the rights
+-- of the writer; their bodies are parsed when they are created, so no search_path changes
+-- their meaning. Functions with a subquery are strict and the others are inlined, so that a
+-- null column costs almost nothing. A check that returns null passes, so each function
+-- returns null for null only.
 
 -- An address is a dot-atom of at most 64 characters, @, and a domain of at least two
 -- labels, the last of which starts with a letter; at most 254 bytes in all. Letters
 -- beyond ASCII are accepted on both sides (RFC 6531); quoted local parts, comments,
--- address literals and display names are not. The classes are written as what is
--- excluded, because what counts as a letter would depend on the collation. U+2028 and
--- U+2029 are line breaks to some programs. Beyond ASCII, what is not seen or is read in two
--- ways is refused: see mailgres.is_unambiguous().
+-- address literals and display names are not. The character classes exclude characters,
+-- because the set of letters depends on the collation. Some programs read U+2028 and U+2029
+-- as line breaks. Beyond ASCII, characters that are invisible or can be read in two ways are
+-- refused: see mailgres.is_unambiguous().
 CREATE FUNCTION mailgres.is_address(p_address text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_address) <= 254
@@ -34,7 +36,7 @@ RETURN p_sender !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' AND length(p_sender) <= 32
 COMMENT ON FUNCTION mailgres.is_sender(text) IS
     'Whether a text is an address, with or without a display name.';
 
--- An element of an array of several dimensions is an array to the worker.
+-- One dimension only: the worker would read an element of a larger array as an array.
 CREATE FUNCTION mailgres.are_addresses(p_addresses text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN cardinality(p_addresses) <= 50
@@ -44,8 +46,8 @@ RETURN cardinality(p_addresses) <= 50
 COMMENT ON FUNCTION mailgres.are_addresses(text[]) IS
     'Whether these are at most 50 plain email addresses in an array of one dimension.';
 
--- Headers that mailgres, a server or a provider writes itself or acts on must not be
--- given: src/mailgres/providers/header.py has the same list.
+-- Headers that mailgres, a server or a provider sets itself or acts on are refused:
+-- src/mailgres/providers/header.py has the same list.
 CREATE FUNCTION mailgres.are_headers(p_headers jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN jsonb_typeof(p_headers) = 'object' THEN
@@ -59,7 +61,7 @@ RETURN CASE WHEN jsonb_typeof(p_headers) = 'object' THEN
     WHEN p_headers IS NOT NULL THEN false END;
 
 COMMENT ON FUNCTION mailgres.are_headers(jsonb) IS
-    'Whether this is an object of at most 50 header lines that an email may bring, 16 KB in all.';
+    'Whether this is an object of at most 50 headers that an email may set, 16 KB in all.';
 
 CREATE FUNCTION mailgres.are_tags(p_tags jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -72,7 +74,7 @@ RETURN CASE WHEN jsonb_typeof(p_tags) = 'object' THEN
     WHEN p_tags IS NOT NULL THEN false END;
 
 COMMENT ON FUNCTION mailgres.are_tags(jsonb) IS
-    'Whether this is an object of at most 40 tags that providers take.';
+    'Whether this is an object of at most 40 tags that providers accept.';
 
 CREATE DOMAIN mailgres.template_name AS text
     CONSTRAINT is_a_name CHECK (octet_length(VALUE) BETWEEN 1 AND 100);
@@ -87,7 +89,7 @@ CREATE DOMAIN mailgres.sender AS text
 CREATE DOMAIN mailgres.addresses AS text[]
     CONSTRAINT are_addresses CHECK (mailgres.are_addresses(VALUE));
 CREATE DOMAIN mailgres.more_addresses AS mailgres.addresses
-    CONSTRAINT are_at_most_49 CHECK (cardinality(VALUE) <= 49);  -- providers take 50, and there is the first
+    CONSTRAINT are_at_most_49 CHECK (cardinality(VALUE) <= 49);  -- providers accept 50 with recipient_email
 CREATE DOMAIN mailgres.headers AS jsonb
     CONSTRAINT are_headers CHECK (mailgres.are_headers(VALUE));
 CREATE DOMAIN mailgres.tags AS jsonb
@@ -96,19 +98,19 @@ CREATE DOMAIN mailgres.subject AS text
     CONSTRAINT is_one_line CHECK (length(VALUE) BETWEEN 1 AND 998 AND VALUE !~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]');
 CREATE DOMAIN mailgres.body AS text
     CONSTRAINT is_at_most_5_mib CHECK (octet_length(VALUE) <= 5242880);
--- What 1 MiB of text becomes at most, with room to spare. The || makes it a value in memory,
--- whose size is that of its content: what lies compressed in another table looks small.
+-- The largest size that 1 MiB of text can have as jsonb, and some more. The || makes it a value
+-- in memory, whose size is that of its content: a compressed value of another table looks small.
 CREATE DOMAIN mailgres.payload AS jsonb
     CONSTRAINT is_an_object CHECK (CASE WHEN jsonb_typeof(VALUE) = 'object'
         THEN pg_column_size(VALUE || '{}') <= 8388608 ELSE VALUE IS NULL END);
 CREATE DOMAIN mailgres.delay AS interval
     CONSTRAINT is_at_most_30_days CHECK (VALUE BETWEEN '0' AND '30 days');
 CREATE DOMAIN mailgres.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
--- Counts are added to.
+-- Limited, so that a sum with it does not overflow.
 CREATE DOMAIN mailgres.count AS int CHECK (VALUE BETWEEN 0 AND 1000000000);
 CREATE DOMAIN mailgres.most_retries AS int CHECK (VALUE BETWEEN 0 AND 100);
--- A time that can be added to and subtracted from, and that programs can read: infinity would make
--- claims, janitors and figures fail for all emails. What an email waits for may be infinite.
+-- A time for arithmetic, and one that programs can read: infinity would make claims, janitors
+-- and figures fail for all emails. The time that an email waits for may be infinite.
 CREATE DOMAIN mailgres.moment AS timestamptz
     CONSTRAINT is_in_years_1_to_9999
     CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');

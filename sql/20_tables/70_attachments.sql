@@ -8,8 +8,8 @@ CREATE TABLE mailgres.attachments (
     PRIMARY KEY (queue_id, position)
 );
 
--- Attachments are compressed formats more often than not: do not try again.
+-- Most attachments are already compressed: PostgreSQL need not try.
 ALTER TABLE mailgres.attachments ALTER COLUMN content SET STORAGE EXTERNAL;
 
-COMMENT ON TABLE mailgres.attachments IS 'Files that go with an email.';
+COMMENT ON TABLE mailgres.attachments IS 'The attachments of emails.';
 COMMENT ON COLUMN mailgres.attachments.content_id IS 'For images shown inside the HTML part.';

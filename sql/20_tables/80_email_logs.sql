@@ -1,8 +1,7 @@
--- The audit log: a row for every change of status and every try. Only ever
--- appended to. The claim is not a row of its own: the row that ends it carries
--- claimed_at and worker, whether the try was made, given back or lost.
--- No foreign key, which every try would have to check; janitors remove or archive the
--- log of an email together with it.
+-- The audit log: a row for every change of status and every attempt. Append-only. A claim
+-- has no row of its own: the row that ends it has claimed_at and worker, whether the attempt
+-- was made, given back or lost. No foreign key, because every attempt would have to check
+-- it; janitors delete or archive the log of an email together with the email.
 
 CREATE TABLE public.email_logs (
     id                   bigint GENERATED ALWAYS AS IDENTITY,
@@ -33,7 +32,7 @@ CREATE INDEX email_logs_at_idx ON public.email_logs USING brin (at);
 CREATE INDEX email_logs_provider_message_idx ON public.email_logs (provider_message_id)
     WHERE provider_message_id IS NOT NULL;
 
--- Emails that needed a retry lately; costs nothing to those that did not.
+-- Emails that were retried recently; emails without a retry are not in it.
 CREATE INDEX email_logs_retry_idx ON public.email_logs (at) WHERE event = 'retry';
 
 CREATE TRIGGER email_logs_are_append_only
@@ -41,10 +40,10 @@ CREATE TRIGGER email_logs_are_append_only
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.forbid_change();
 
 COMMENT ON TABLE public.email_logs IS
-    'Every change of status and every try of every email. Append-only.';
+    'Every change of status and every attempt of every email. Append-only.';
 COMMENT ON COLUMN public.email_logs.event IS
-    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: a further recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
-COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the try, the first being 1.';
-COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker took the email for this try.';
-COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text as it came; for operators only.';
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: another recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
+COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the attempt, the first being 1.';
+COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker claimed the email for this attempt.';
+COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text, unchanged; for operators only.';
 COMMENT ON COLUMN public.email_logs.role IS 'The database role that made the change.';

@@ -1,13 +1,13 @@
--- Counts for dashboards and alerts, so that nobody has to count the queue. What changes
--- an email appends deltas (no row is updated, so nobody waits); mailgres.fold_rollups() adds them
--- to narrow tables. Whoever asks adds what is not folded yet: mailgres.counted_* do, so
--- they are exact at any moment.
+-- Counts for dashboards and alerts, so that no query has to count the queue. Every change of
+-- an email appends deltas; no row is updated, so no writer waits for another.
+-- mailgres.fold_rollups() adds the deltas to narrow tables. The views mailgres.counted_* add
+-- the deltas that are not folded yet, so they are always exact.
 --
--- There are two kinds. What became of emails: a settled one (sent, failed, cancelled) is
--- in one cell of each table, and moves when it is corrected later; hours are those of
--- created_at, so that the sums equal the same question asked of email_queue itself. What
--- was done: tries and other events at the time when they happened; they never change.
--- What is still open changes with every enqueue and is not counted here: see depth.
+-- There are two kinds of counts. Outcomes of emails: a settled email (sent, failed,
+-- cancelled) is counted in one cell of each table, and moves to another cell when its status
+-- is corrected later. Hours are those of created_at, so that the sums equal the same query on
+-- email_queue. Events: attempts and other events at the time when they happened; these counts
+-- never change. Open emails change with every enqueue and are not counted here: see depth.
 
 CREATE TABLE mailgres.rollup_deltas (
     hour           timestamptz NOT NULL,
@@ -27,18 +27,18 @@ CREATE TABLE mailgres.rollup_deltas (
     newest         timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- For publications, which need to tell one row from another: a key would cost every outcome
--- two entries of an index, this costs nothing.
+-- For publications, which must identify each row: a primary key would cost every outcome two
+-- index entries, this costs nothing.
 ALTER TABLE mailgres.rollup_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.rollup_deltas IS 'What became of emails, not yet added to the rollups.';
+COMMENT ON TABLE mailgres.rollup_deltas IS 'Outcomes of emails that are not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.rollup_deltas.status IS
-    'sent, failed or cancelled; or bounced, which is counted besides the status.';
+    'sent, failed or cancelled; or bounced, which is counted in addition to the status.';
 COMMENT ON COLUMN mailgres.rollup_deltas.within IS
-    'Sent within so many seconds: the upper bound of its bucket; 0 of one that was not sent.';
-COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts, which keep what left the queue.';
-COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of what is in the queue.';
-COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from when they were due to sending.';
+    'The upper bound, in seconds, of the bucket of its time to delivery; 0 if it was not sent.';
+COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts that include deleted emails.';
+COMMENT ON COLUMN mailgres.rollup_deltas.here IS 'The change of the counts of emails in the queue.';
+COMMENT ON COLUMN mailgres.rollup_deltas.seconds IS 'Sum of the times from being due to being sent.';
 
 CREATE TABLE mailgres.attempt_deltas (
     at            timestamptz NOT NULL,
@@ -56,13 +56,13 @@ CREATE TABLE mailgres.attempt_deltas (
 
 ALTER TABLE mailgres.attempt_deltas REPLICA IDENTITY FULL;
 
-COMMENT ON TABLE mailgres.attempt_deltas IS 'What was done, not yet added to the rollups.';
+COMMENT ON TABLE mailgres.attempt_deltas IS 'Events that are not yet added to the rollups.';
 COMMENT ON COLUMN mailgres.attempt_deltas.event IS
-    'As in email_logs; claimed: the claim of a retry, with the seconds since the try before; provider_failed: emails of a call that failed because of the provider, counted besides.';
-COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the try was claimed; null if it was none.';
-COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims there had been by then.';
+    'As in email_logs; claimed: the claim of a retry, with the seconds since the attempt before; provider_failed: emails of a call that failed because of the provider, counted in addition.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claimed_at IS 'When the attempt was claimed; null if the event is not an attempt.';
+COMMENT ON COLUMN mailgres.attempt_deltas.claim_number IS 'How many claims had been made by then.';
 
--- What became of emails, by the hour in which they were created.
+-- Outcomes of emails, by the hour in which they were created.
 
 CREATE TABLE mailgres.rollup_by_template (
     hour           timestamptz NOT NULL,
@@ -105,7 +105,7 @@ COMMENT ON TABLE mailgres.rollup_by_provider IS 'Emails by hour of creation, pro
 COMMENT ON TABLE mailgres.rollup_by_retries IS
     'Emails by hour of creation, status, retries and time to delivery.';
 
--- What is in the queue now, of settled emails.
+-- Settled emails that are in the queue now.
 
 CREATE TABLE mailgres.rollup_by_status (
     hour    timestamptz NOT NULL,
@@ -117,7 +117,7 @@ CREATE TABLE mailgres.rollup_by_status (
 );
 
 COMMENT ON TABLE mailgres.rollup_by_status IS 'Settled emails in the queue, by hour of creation and status.';
-COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'The first of this hour that was ever counted here.';
+COMMENT ON COLUMN mailgres.rollup_by_status.oldest IS 'Creation time of the oldest email of this hour that was ever counted here.';
 
 CREATE TABLE mailgres.rollup_dead (
     hour         timestamptz NOT NULL,
@@ -131,7 +131,7 @@ CREATE TABLE mailgres.rollup_dead (
 COMMENT ON TABLE mailgres.rollup_dead IS
     'Dead letters in the queue, by the hour in which they died, tenant, error code and reason.';
 
--- What was done, by the time when it was.
+-- Events, by the time when they happened.
 
 CREATE TABLE mailgres.rollup_by_minute (
     minute    timestamptz NOT NULL,
@@ -169,13 +169,13 @@ CREATE TABLE mailgres.tenant_activity (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.rollup_by_minute IS
-    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted besides.';
-COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Tries by hour, number of the try and outcome.';
+    'What happened to emails in each minute: sent, retry, deferred, dead, cancelled and the other events of email_logs; and provider_failed: emails of calls that failed because of the provider, counted in addition.';
+COMMENT ON TABLE mailgres.rollup_by_attempt IS 'Attempts by hour, number of the attempt and outcome.';
 COMMENT ON COLUMN mailgres.rollup_by_attempt.outcome IS
-    'sent, retry, dead or deferred; or claimed: a retry began, so many seconds after the try before it.';
-COMMENT ON TABLE mailgres.rollup_by_fault IS 'Tries that failed, by hour, provider, class and code of the fault.';
-COMMENT ON TABLE mailgres.tenant_activity IS 'How much of each tenant was processed, and when last.';
-COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Tries made for its emails.';
-COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When emails of it were claimed last that were then tried.';
+    'sent, retry, dead or deferred; or claimed: a retry was claimed, with the seconds since the attempt before.';
+COMMENT ON TABLE mailgres.rollup_by_fault IS 'Failed attempts by hour, provider, and class and code of the error.';
+COMMENT ON TABLE mailgres.tenant_activity IS 'How many attempts were made for each tenant, and when the last was.';
+COMMENT ON COLUMN mailgres.tenant_activity.processed IS 'Attempts made for its emails.';
+COMMENT ON COLUMN mailgres.tenant_activity.claimed_at IS 'When its emails of the last attempts were claimed.';
 COMMENT ON COLUMN mailgres.tenant_activity.batch IS 'How many of its emails that claim had.';
-COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims there had been when they were tried.';
+COMMENT ON COLUMN mailgres.tenant_activity.claim_number IS 'How many claims had been made when the last attempts were made.';

@@ -1,7 +1,7 @@
--- What is open, counted every few seconds by a janitor: to count it at every enqueue would
--- make enqueuing a third slower, and to count it whenever somebody looks takes long when a
--- million emails wait. `as_of` says when it was counted. Where nobody has counted for a
--- while, whoever looks counts for himself: mailgres.current_depth_by_template, current_depth_by_tenant.
+-- Open emails, counted every few seconds by a janitor: counting at every enqueue would make
+-- enqueuing a third slower, and counting at every query takes long when a million emails
+-- wait. `as_of` says when they were counted. If no janitor has counted for a while, the views
+-- mailgres.current_depth_by_template and current_depth_by_tenant count themselves.
 
 CREATE TABLE mailgres.depth (
     only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -14,11 +14,11 @@ CREATE TABLE mailgres.depth (
 ) WITH (fillfactor = 20);
 
 COMMENT ON TABLE mailgres.depth IS 'When the open emails were counted: one row.';
-COMMENT ON COLUMN mailgres.depth.tried_at IS 'When they were last counted, or it was given up because it took too long.';
-COMMENT ON COLUMN mailgres.depth.valid_until IS 'After this nobody believes it any more; before as_of if they could not be counted yet.';
-COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; it may take a tenth of the time.';
-COMMENT ON COLUMN mailgres.depth.claim_number IS 'How many claims there had been.';
-COMMENT ON COLUMN mailgres.depth.capped IS 'There is more than is counted in one go: the numbers are the least there is.';
+COMMENT ON COLUMN mailgres.depth.tried_at IS 'When the janitor last counted, or stopped because it took too long.';
+COMMENT ON COLUMN mailgres.depth.valid_until IS 'Until when the counts are used; before as_of if there are none yet.';
+COMMENT ON COLUMN mailgres.depth.took IS 'How long the counting took; a tenth of the time may be spent on it.';
+COMMENT ON COLUMN mailgres.depth.claim_number IS 'How many claims had been made.';
+COMMENT ON COLUMN mailgres.depth.capped IS 'Whether there are more emails than one run counts: the counts are lower bounds.';
 
 CREATE TABLE mailgres.depth_by_template (
     status         text NOT NULL,
@@ -37,9 +37,9 @@ CREATE TABLE mailgres.depth_by_template (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.depth_by_template IS 'Open emails by status (pending, sending), template and retries.';
-COMMENT ON COLUMN mailgres.depth_by_template.due IS 'Those that could be claimed.';
-COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Those created in the last 7 days (from the full hour on).';
-COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Those that wait for the sender''s set-up to be mended.';
+COMMENT ON COLUMN mailgres.depth_by_template.due IS 'Emails that can be claimed now.';
+COMMENT ON COLUMN mailgres.depth_by_template.recent IS 'Emails created in the last 7 days (from the full hour on).';
+COMMENT ON COLUMN mailgres.depth_by_template.parked IS 'Emails that wait until the sender''s configuration is fixed.';
 
 CREATE TABLE mailgres.depth_by_tenant (
     route         text NOT NULL,
@@ -54,5 +54,5 @@ CREATE TABLE mailgres.depth_by_tenant (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.depth_by_tenant IS 'Waiting emails by route and tenant.';
-COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of them is due that waits for a later time.';
-COMMENT ON COLUMN mailgres.depth_by_tenant.claim_number IS 'How many claims there had been when it was first seen with something due.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.last_due IS 'When the last of its emails that are not due yet becomes due.';
+COMMENT ON COLUMN mailgres.depth_by_tenant.claim_number IS 'How many claims had been made when it was first seen with a due email.';

@@ -11,14 +11,14 @@ CREATE TABLE mailgres.workers (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.workers IS 'Workers: when each was last seen, and which providers it has.';
-COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN mailgres.workers.providers IS 'The providers that it can send through; null: it did not report them.';
 COMMENT ON COLUMN mailgres.workers.on_demand IS
-    'It works when it is called (mailgres process, the HTTP service), and is seen only then.';
-COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it signed off; null: it did not.';
+    'Whether it works only when it is called (mailgres process, the HTTP service), and is seen only then.';
+COMMENT ON COLUMN mailgres.workers.stopped_at IS 'When it stopped cleanly; null: it did not.';
 COMMENT ON COLUMN mailgres.workers.role IS 'The role that it logged in as.';
 
--- Enqueuing notifies only while somebody sleeps, because NOTIFY takes a lock that
--- all committing transactions share. A worker that sleeps has a row here.
+-- Enqueuing notifies only while a worker sleeps, because NOTIFY takes a lock that all
+-- committing transactions share. A sleeping worker has a row here.
 
 CREATE TABLE mailgres.sleepers (
     worker       text PRIMARY KEY,
@@ -26,7 +26,7 @@ CREATE TABLE mailgres.sleepers (
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 
 COMMENT ON TABLE mailgres.sleepers IS
-    'Workers that sleep and want to be woken by an email due before sleeps_until.';
+    'Workers that sleep and must be woken by an email due before sleeps_until.';
 
 CREATE TABLE mailgres.janitor_failures (
     janitor    text NOT NULL CHECK (length(janitor) <= 200),
@@ -40,6 +40,6 @@ CREATE TABLE mailgres.janitor_failures (
 ) WITH (fillfactor = 50);
 
 COMMENT ON TABLE mailgres.janitor_failures IS 'Janitors that failed in their last run, by the worker that ran them.';
-COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'Runs in a row that failed.';
+COMMENT ON COLUMN mailgres.janitor_failures.failures IS 'How many runs in a row failed.';
 COMMENT ON COLUMN mailgres.janitor_failures.run_every IS
-    'How often it runs: a failure that is much older is that of a worker that is gone.';
+    'How often it runs: a failure that is much older belongs to a worker that is gone.';

@@ -1,6 +1,6 @@
--- What the provider `capture` "sent": for development, demos and tests. Its key is
--- the idempotency key, so that a repeated call keeps one message, as a real provider
--- with keys does.
+-- Messages that the provider `capture` kept instead of sending: for development, demos and
+-- tests. The primary key is the idempotency key, so that a repeated call keeps one message,
+-- as with a real provider that supports keys.
 
 CREATE TABLE mailgres.captured (
     key          text PRIMARY KEY,

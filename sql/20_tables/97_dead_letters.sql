@@ -15,7 +15,7 @@ CREATE INDEX dead_letters_newest_idx ON mailgres.dead_letters (dead_at DESC, que
 CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 
 COMMENT ON TABLE mailgres.dead_letters IS
-    'Dead emails after their time in the queue: the whole row and its whole log.';
+    'The archive of dead letters: the whole row of the email and its whole log.';
 
 -- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
 CREATE TABLE mailgres.dead_letters_to_log (
