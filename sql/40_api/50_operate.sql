@@ -51,7 +51,7 @@ RETURN CASE
     WHEN p_email.attempt_started_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
-        ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
+        ('MG023', 'an earlier attempt may have arrived, so the email cannot be cancelled',
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
@@ -91,7 +91,7 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
     'Cancels an email whose call has not begun; false if it was cancelled before.';
 
 -- A dead or cancelled email goes back to the queue with all its retries. It gets a
--- new key, unless an earlier try may have arrived: then the key is kept while it
+-- new key, unless an earlier attempt may have arrived: then the key is kept while it
 -- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
 -- batch of which some was settled protects no longer: the call cannot be repeated.
 
@@ -140,7 +140,7 @@ COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
 
 CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
-RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+RETURN ('MG024', 'an earlier attempt may have arrived: sending again may deliver it twice',
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
 COMMENT ON FUNCTION mailgres.duplicate_refusal() IS

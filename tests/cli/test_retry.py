@@ -113,7 +113,7 @@ def test_retry_a_dry_run(mailgres: Program, queue: Queue) -> None:
     sure, unsure = dead(queue), dead(queue, outcome="ambiguous")
     lines = mailgres("retry", "--all-failed", "--dry-run").splitlines()
     assert lines[0] == "Would have retried 1 of 2 emails."
-    assert lines[1].startswith("Skipped 1: an earlier try may have arrived")
+    assert lines[1].startswith("Skipped 1: an earlier attempt may have arrived")
     assert lines[-1] == "Nothing was changed: this was a dry run."
     assert status(queue, sure, unsure) == ["failed", "failed"]
 

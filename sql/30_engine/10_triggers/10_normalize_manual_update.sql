@@ -1,30 +1,30 @@
--- A word on the settings that the functions of the engine carry:
+-- The settings of the engine's functions:
 --
 --   search_path = pg_catalog, pg_temp     they run with the rights of their owner. The path
---                                         names pg_temp, last: else PostgreSQL looks for
---                                         types there first, where a caller can plant them
---   plan_cache_mode = force_generic_plan  to plan them anew costs more than to run them
+--                                         names pg_temp last: otherwise PostgreSQL looks there
+--                                         first for types, and a caller could create some
+--   plan_cache_mode = force_generic_plan  planning them again costs more than running them
 --   enable_seqscan = off                  a plan made while the queue is empty is kept
---                                         when it is full: it has to go by an index
---   jit = off                             the costs which that makes up would call for it
---   enable_nestloop = off                 (log_changes) two sets whose size a plan cannot know
+--                                         when it is full, so it has to use an index
+--   jit = off                             the inflated costs of such a plan would start the JIT
+--   enable_nestloop = off                 (log_changes) joins two sets of unknown size
 
--- People change rows by hand: they set next_retry_at, put a dead email back to
--- pending, free one that hangs. This trigger completes such a change, so that it
--- passes the CHECKs and does what was meant. The engine's own statements are
--- complete, so for them only the WHEN below is evaluated.
+-- People change rows by hand: they set next_retry_at, set a dead email back to pending,
+-- release one that hangs. This trigger completes such a change, so that it passes the CHECKs
+-- and has the intended effect. The engine's own statements are complete, so for them only the
+-- WHEN below is evaluated.
 
 CREATE FUNCTION mailgres.normalize_manual_update() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
-    -- The promoter makes the row ready again when it is due, on a route that exists.
+    -- promote() sets it to ready again when it is due and its route exists.
     NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now()
         AND EXISTS (SELECT FROM mailgres.routes r WHERE r.route = NEW.route);
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
-        IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
+        IF NEW.status <> 'sent' THEN  -- an email taken from a worker may have been sent
             NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.attempt_started_at);
         END IF;
         NEW.lease_token := NULL;
@@ -42,7 +42,7 @@ BEGIN
         NEW.dead_at := NULL;
         NEW.dead_reason := NULL;
         IF OLD.status = 'failed' AND NEW.retries >= NEW.max_retries THEN
-            NEW.retries := 0;  -- else its next fault would be its last
+            NEW.retries := 0;  -- otherwise it would die at its next error
         END IF;
     END IF;
 
@@ -50,7 +50,7 @@ BEGIN
         NEW.sent_at := coalesce(NEW.sent_at, mailgres.now());
         NEW.provider_message_id := coalesce(NEW.provider_message_id, NEW.resend_id);
         IF NEW.provider_message_id IS NULL THEN
-            NEW.provider := NULL;  -- nobody of ours sent it
+            NEW.provider := NULL;  -- none of our workers sent it
         END IF;
         NEW.uncertain_since := NULL;
     END IF;
@@ -73,25 +73,26 @@ CREATE TRIGGER normalize_manual_update
     )
     EXECUTE FUNCTION mailgres.normalize_manual_update();
 
--- The same for rows that somebody imports with the columns of the contract alone. The WHEN of
--- a trigger is read anew by every statement, so it is short; a complete row passes unchanged.
+-- The same for imported rows that only have the columns of the contract. Every statement reads
+-- the WHEN of a trigger again, so it is short; a complete row is not changed.
 CREATE TRIGGER normalize_import
     BEFORE INSERT ON public.email_queue
     FOR EACH ROW WHEN (NEW.status <> 'pending' OR NEW.next_retry_at IS NULL)
     EXECUTE FUNCTION mailgres.normalize_manual_update();
 
--- `UPDATE email_queue SET status = 'pending'` must not send an email twice. One that may have
--- arrived goes again while its key protects it, at the provider that knows the key. Otherwise
--- the row stays as it is, is not counted as changed, and a warning says what to do. Consent
--- is a new generation, that is a new key: retry_email(…, p_accept_duplicate => true) gives one.
+-- `UPDATE email_queue SET status = 'pending'` must not send an email twice. An uncertain email
+-- is sent again while its key protects it, through the provider that knows the key. Otherwise
+-- the row is not changed, is not counted as changed, and a warning says what to do. To accept
+-- a duplicate is to set a new generation, that is a new key: retry_email(…, p_accept_duplicate
+-- => true) does so.
 
 CREATE FUNCTION mailgres.warn_uncertain(p_queue_id uuid) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    c_most       constant int := 10;  -- of one statement: a client shows them all
+    c_most       constant int := 10;  -- warnings per statement: a client shows all of them
     v_statement  constant text := date_part('epoch', statement_timestamp())::numeric::text;
-    v_warned       constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
+    v_warned     constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
     v_count      constant int := 1 + CASE WHEN v_warned[1] = v_statement THEN v_warned[2]::int ELSE 0 END;
 BEGIN
     PERFORM set_config('mailgres.warned', v_statement || ' ' || v_count, true);
@@ -107,7 +108,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.warn_uncertain(uuid) IS
-    'Warns that an email was not put back to pending because it may have arrived.';
+    'Warns that an email was not set back to pending because an earlier attempt may have been delivered.';
 
 CREATE FUNCTION mailgres.hold_uncertain() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -115,11 +116,11 @@ AS $$
 DECLARE
     v_before  public.email_queue;
 BEGIN
-    -- The doubt stays with what is cancelled or dead because of it, whatever is written there.
+    -- A cancelled email, or one that died as uncertain, stays uncertain, whatever is written.
     IF NEW.status = 'cancelled' OR NEW.status = 'failed' AND NEW.dead_reason = 'uncertain' THEN
         NEW.uncertain_since := coalesce(NEW.uncertain_since, OLD.uncertain_since);
     END IF;
-    -- Workers clear attempt_started_at; consent is a new generation.
+    -- Workers clear attempt_started_at; a new generation accepts a duplicate.
     IF NEW.status <> 'pending' OR OLD.status = 'pending' OR NEW.generation <> OLD.generation
        OR (OLD.status = 'sending' AND NEW.attempt_started_at IS NULL) THEN
         RETURN NEW;
@@ -134,7 +135,7 @@ BEGIN
         NEW.batch_size := OLD.batch_size;
         RETURN NEW;
     END IF;
-    -- A call that is under way: as reap does when its worker dies.
+    -- A call is in progress: decide as reap does when a worker dies.
     IF OLD.status = 'sending' AND EXISTS (
         SELECT FROM public.email_templates t
         WHERE t.template_type = OLD.template_type AND t.on_uncertain = 'resend') THEN
@@ -146,9 +147,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.hold_uncertain() IS
-    'Leaves an email as it is that may have arrived and would be sent again by a change by hand.';
+    'Refuses a change by hand that would send an uncertain email again.';
 
--- Before normalize_manual_update, by the order of their names.
+-- Runs before normalize_manual_update: triggers run in the order of their names.
 CREATE TRIGGER hold_uncertain
     BEFORE UPDATE ON public.email_queue
     FOR EACH ROW

@@ -1,8 +1,8 @@
--- Whoever changes an email, and by whatever path, these triggers write the log and the
--- deltas of the rollups in the same transaction. They see whole statements, so a finish
--- of a hundred emails appends its rows in one go.
+-- These triggers write the log and the deltas of the rollups in the transaction of the change,
+-- whoever changes an email and however. They are statement triggers, so finishing a hundred
+-- emails appends all its rows at once.
 
--- The bucket of a time to delivery. Of several languages this is the one that is inlined.
+-- The bucket of a time to delivery. A SQL function, because PostgreSQL inlines it.
 CREATE FUNCTION mailgres.bucket_of(p_seconds double precision) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -22,7 +22,7 @@ END;
 COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
     'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
 
--- How long an email took. One that was sent before its time, which may be infinite, took none.
+-- The time to delivery. It is 0 for an email that was sent before it was due (which may be never).
 CREATE FUNCTION mailgres.seconds_between(p_from timestamptz, p_to timestamptz) RETURNS double precision
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END;
@@ -30,7 +30,7 @@ RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END
 COMMENT ON FUNCTION mailgres.seconds_between(timestamptz, timestamptz) IS
     'Seconds from one time to a later one; 0 if it is not later.';
 
--- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
+-- Adds one email to the deltas or subtracts it. p_here: the change of the emails in the queue.
 CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -53,7 +53,7 @@ $$;
 COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
     'Appends the delta of one email.';
 
--- A bounce says that what was sent did not arrive. Sending anew makes that void.
+-- A bounced email was not delivered. If it is sent again, the bounce no longer counts.
 CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
@@ -68,7 +68,7 @@ $$;
 COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
     'Whether an email bounced since it was sent last.';
 
--- Somebody imports a history: settled emails are counted from the start.
+-- For the import of a history: settled emails are counted when they are inserted.
 CREATE FUNCTION mailgres.count_imported() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -90,7 +90,7 @@ CREATE FUNCTION mailgres.log_changes() RETURNS trigger
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
-    -- How long after the try before a retry really began. Only the claim knows both.
+    -- The time between the attempt before and the retry. Only the claim knows both.
     PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
     IF FOUND THEN
         INSERT INTO mailgres.attempt_deltas
@@ -103,13 +103,13 @@ BEGIN
         GROUP BY n.retries;
     END IF;
 
-    -- A claim settles nothing, and what ends it is what is logged.
+    -- A claim settles nothing: the change that ends it is logged.
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
 
-    -- One that bounced is no longer to be taken off those that were sent.
+    -- An email that is no longer sent is no longer counted as bounced.
     PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
     IF FOUND THEN
         INSERT INTO mailgres.rollup_deltas
@@ -128,7 +128,7 @@ BEGIN
              error_message, error_detail, next_retry_at, dead_reason)
         SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
                o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-               -- a try that was not made has no fault; the row still has that of an earlier one
+               -- an attempt that was not made has no error; the row still has that of an earlier one
                CASE WHEN e.has_fault THEN n.error_class END, CASE WHEN e.has_fault THEN n.error_code END,
                CASE WHEN e.has_fault THEN n.error_message END, CASE WHEN e.has_fault THEN n.error_detail END,
                CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
@@ -164,8 +164,8 @@ BEGIN
     FROM logged l
     GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
-    -- A settled email is taken out of the cell where it was and added to the one
-    -- where it is now; what stays in its cell cancels out.
+    -- A settled email is subtracted from the cell where it was and added to the cell where it
+    -- is now; if that is the same cell, the two cancel out.
     INSERT INTO mailgres.rollup_deltas
         (hour, template_type, tenant_id, provider, error_code, status, retries, within,
          dead_hour, dead_reason, emails, here, seconds, oldest, newest)
@@ -197,7 +197,7 @@ CREATE TRIGGER log_changes
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.log_changes();
 
--- Emails that leave the queue are still counted, but no longer as being in it.
+-- Deleted emails are still counted, but not as emails in the queue.
 CREATE FUNCTION mailgres.count_removed() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
@@ -222,7 +222,7 @@ CREATE FUNCTION mailgres.count_truncated() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Who folds at this moment has to be done first, or his counts would stay.
+    -- Wait for a fold in progress: otherwise its counts would stay.
     PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold_rollups'));
     DELETE FROM mailgres.rollup_by_status;
     DELETE FROM mailgres.rollup_dead;

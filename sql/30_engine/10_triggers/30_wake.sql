@@ -1,39 +1,39 @@
--- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions
--- share, so it is sent only while somebody sleeps who wants to know. The check
--- runs at commit (deferred): a transaction that enqueued while the worker was
--- awake and commits after it fell asleep still wakes it.
+-- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions share, so it is
+-- sent only while a worker sleeps that waits for such an email. The check runs at commit
+-- (deferred): a transaction that enqueued while the worker was awake and commits after it fell
+-- asleep still wakes it.
 
 CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_looked  text;
-    v_due     numeric;  -- a time as text would depend on DateStyle and TimeZone
+    v_checked  text;
+    v_due      numeric;  -- a time as text would depend on DateStyle and TimeZone
 BEGIN
-    -- Once per transaction is enough: an email that is due now stands for all others,
-    -- one that is due later for those after it.
-    IF current_setting('mailgres.looked', true) = 'now' THEN
+    -- One check per transaction is enough: a due email covers all others, and a later one
+    -- covers those after it.
+    IF current_setting('mailgres.wake_checked', true) = 'now' THEN
         RETURN NULL;
     ELSIF NEW.ready THEN
-        v_looked := set_config('mailgres.looked', 'now', true);
+        v_checked := set_config('mailgres.wake_checked', 'now', true);
     ELSE
-        v_looked := current_setting('mailgres.looked', true);
+        v_checked := current_setting('mailgres.wake_checked', true);
         v_due := extract(epoch FROM NEW.next_retry_at);
-        IF v_looked <> '' AND v_looked::numeric <= v_due THEN
+        IF v_checked <> '' AND v_checked::numeric <= v_due THEN
             RETURN NULL;
         END IF;
-        v_looked := set_config('mailgres.looked', v_due::text, true);
+        v_checked := set_config('mailgres.wake_checked', v_due::text, true);
     END IF;
 
-    -- A transaction of a stricter level sees the sleepers of its beginning only, so it
-    -- cannot know, and notifies.
+    -- A transaction with a stricter isolation level only sees the sleepers of its start, so it
+    -- always notifies.
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
     ) OR (NEW.next_retry_at <= clock_timestamp()
           AND current_setting('transaction_isolation') <> 'read committed') THEN
-        v_looked := set_config('mailgres.looked', 'now', true);
-        -- A transaction that notified could not be prepared: the workers' next poll finds its emails.
+        v_checked := set_config('mailgres.wake_checked', 'now', true);
+        -- PREPARE TRANSACTION fails after NOTIFY, so do not notify: the workers' next poll finds the emails.
         IF current_query() ~* 'prepare([[:space:]]|/[*].*[*]/|--[^[:cntrl:]]*[[:cntrl:]])+transaction' THEN
             RETURN NULL;
         END IF;
@@ -43,15 +43,15 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that wants to know.';
+COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that waits for this email.';
 
 CREATE CONSTRAINT TRIGGER wake_after_insert
     AFTER INSERT ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
 
--- Retried, rescheduled, given back or changed by hand. Also what a worker puts back: by then
--- it may sleep itself, having found nothing else, and others do not know of it.
+-- Retried, rescheduled, given back or changed by hand. Also emails that a worker gives back: by
+-- then that worker may sleep, and the other workers do not know about them.
 CREATE CONSTRAINT TRIGGER wake_after_update
     AFTER UPDATE ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED

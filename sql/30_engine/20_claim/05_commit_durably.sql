@@ -1,8 +1,8 @@
--- Before a worker calls a provider, the database must know that it does; and where no key
--- protects, the outcome must not be forgotten. With synchronous_commit = off a crash of
--- PostgreSQL loses commits of the last moments, and those emails would be sent again. So what
--- is weaker than `on` is raised for this transaction; remote_apply, which is stronger, stays.
--- A SET clause of a function would not do: it ends before the commit.
+-- Before a worker calls a provider, the database must have recorded it on disk; and where no
+-- key protects, the outcome must not be lost. With synchronous_commit = off a crash of
+-- PostgreSQL loses the last commits, and those emails would be sent again. So a setting weaker
+-- than `on` is raised for this transaction; the stronger remote_apply is kept. A SET clause of a
+-- function would not work: it ends before the commit.
 
 CREATE FUNCTION mailgres.commit_durably() RETURNS void
     LANGUAGE plpgsql
@@ -15,4 +15,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.commit_durably() IS
-    'Lets this transaction commit to disk, whatever synchronous_commit says.';
+    'Makes this transaction commit to disk, whatever synchronous_commit says.';

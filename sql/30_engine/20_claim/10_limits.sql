@@ -1,9 +1,9 @@
--- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
--- the buckets, so that two claims do not take the same tokens.
+-- How much may be sent now under rate limits and quotas. A claim locks the buckets, so that two
+-- claims do not take the same tokens.
 
--- One that was filled in the future was filled before the clock went back. Nobody knows how
--- long ago that was, so it is full, as it is after a second. (A claim may be a little older
--- than the one that filled it last.)
+-- A bucket that was filled in the future was filled before the clock was set back. Nobody knows
+-- how long ago that was, so it counts as full, as it would be after a second. (Up to 10 seconds
+-- are normal: the transaction of this claim may have started before the one that filled it.)
 CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
     LANGUAGE sql STABLE
 RETURN CASE
@@ -13,18 +13,18 @@ RETURN CASE
         b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0))
 END;
 
-COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'How many tokens a bucket holds now.';
 
--- Who waited for the bucket may be older than who filled it last: that time is not filled in
--- twice.
+-- A transaction that waited for the bucket may be older than the one that filled it last: the
+-- time in between must not be filled twice.
 CREATE FUNCTION mailgres.filled_until(b mailgres.buckets) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN CASE WHEN b.filled_at BETWEEN mailgres.now() AND mailgres.now() + interval '10 seconds' THEN b.filled_at
             ELSE mailgres.now() END;
 
-COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'Until when a bucket is filled once it was looked at now.';
+COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'The new filled_at of a bucket that is filled now.';
 
--- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
+-- Sets a limit; null removes it. A bucket whose rate changes keeps its tokens.
 CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -43,7 +43,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
-    'Sets how much may go out in a second; null means without limit.';
+    'Sets how much may be sent in a second; null means no limit.';
 
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
@@ -62,7 +62,7 @@ CREATE FUNCTION mailgres.used_of_quota(u mailgres.quota_usage, p_at timestamptz)
 RETURN CASE WHEN u.reported_until > p_at THEN u.reported ELSE u.emails END;
 
 COMMENT ON FUNCTION mailgres.used_of_quota(mailgres.quota_usage, timestamptz) IS
-    'How much of a quota is used: by what the provider said lately, else by our own count.';
+    'How much of a quota is used: by a recent report of the provider, or else by our own count.';
 
 CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
     LANGUAGE plpgsql STABLE
@@ -73,7 +73,7 @@ BEGIN
     IF p.daily_quota IS NULL AND p.monthly_quota IS NULL THEN
         RETURN NULL;
     END IF;
-    -- What is on its way will count.
+    -- Emails that are being sent will count.
     SELECT count(*) INTO v_used FROM public.email_queue q
     WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
     RETURN (
@@ -87,9 +87,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.quota_left(mailgres.providers) IS
-    'How many emails the quotas of a provider leave for now; null means it has none.';
+    'How many emails the quotas of a provider allow now; null means it has no quota.';
 
--- What a claim may take for a provider.
+-- How much a claim may take for a provider.
 CREATE FUNCTION mailgres.provider_room(p_provider text, INOUT p_emails int, OUT p_calls int)
     LANGUAGE plpgsql
 AS $$
@@ -123,7 +123,7 @@ $$;
 COMMENT ON FUNCTION mailgres.provider_room(text, int) IS
     'How many emails, in how many calls, may be claimed for a provider now.';
 
--- When the next of a provider's tokens comes; null if there is one or no limit.
+-- When a provider's next token arrives; null if it has one or has no limit.
 CREATE FUNCTION mailgres.next_token_at(p_provider text) RETURNS timestamptz
     LANGUAGE plpgsql STABLE
 AS $$
@@ -136,10 +136,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.next_token_at(text) IS
-    'When a provider may be called again by its rate limits; null means now.';
+    'When the rate limits of a provider allow the next call; null means now.';
 
--- A tenant whose bucket another claim has at this moment is left to that one: claims come
--- to the tenants in any order, so they must not wait for each other.
+-- If another claim has locked the bucket of a tenant, this claim skips the tenant: claims visit
+-- tenants in any order, so they must not wait for each other.
 CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -158,10 +158,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_room(text) IS
-    'How many emails the rate limit of a tenant allows now; null means it has none.';
+    'How many emails the rate limit of a tenant allows now; null means no limit.';
 
--- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
--- are ready and there is no token, or a provider put them off a moment ago.
+-- A worker that drains the queue and claims nothing may only have to wait for a rate limit:
+-- emails are ready but there is no token, or a provider just deferred them.
 CREATE FUNCTION mailgres.rate_limit_ends_at() RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
@@ -185,4 +185,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.rate_limit_ends_at() IS
-    'When emails that only wait for a rate limit may go out; null if there are none.';
+    'When emails that only wait for a rate limit can be sent; null if there are none.';

@@ -1,12 +1,12 @@
--- Which routes can be served now, and by whom. The first provider of a route that is
--- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
--- or not at hand for this worker: then the next one stands in. A provider that only
--- waits for its rate limit, for no more than a minute, is not shut: its route waits with it.
+-- Which routes can be served now, and by which provider: the first of the route that does not
+-- need a fallback. A provider needs one if it is disabled, its circuit is open, it is paused by
+-- hand, out of quota, or this worker does not have it. A provider that is rate-limited for at
+-- most a minute needs none: its route waits for it.
 
 CREATE TYPE mailgres.usable_route AS (
     route      text,
-    providers  text[],   -- those that can send now, the preferred first
-    probe      boolean   -- one email may try whether the provider is back
+    providers  text[],   -- the providers that can send now, in order of preference
+    probe      boolean   -- one email may probe whether the provider works again
 );
 
 CREATE FUNCTION mailgres.needs_fallback(p mailgres.providers) RETURNS boolean
@@ -18,7 +18,7 @@ RETURN NOT p.enabled
     OR coalesce(p.limited_until > mailgres.now() + interval '1 minute', false);
 
 COMMENT ON FUNCTION mailgres.needs_fallback(mailgres.providers) IS
-    'Whether another provider of the route stands in for this one.';
+    'Whether the next provider of the route is used instead of this one.';
 
 CREATE FUNCTION mailgres.is_probe_due(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
@@ -26,20 +26,20 @@ RETURN p.enabled
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
     AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now())
     AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
-                       -- its lease may have been lengthened
+                       -- the lease of the probe may have been extended
                        WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
                            SELECT FROM public.email_queue q
                            WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
                        ELSE false END;
 
 COMMENT ON FUNCTION mailgres.is_probe_due(mailgres.providers) IS
-    'Whether it is time to try with one email if the provider is back.';
+    'Whether one email may now probe if the provider works again.';
 
-CREATE FUNCTION mailgres.usable_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.usable_route[]
+CREATE FUNCTION mailgres.usable_routes(p_providers text[], p_tokenless boolean) RETURNS mailgres.usable_route[]
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
-    IF p_rpc THEN
+    IF p_tokenless THEN
         RETURN ARRAY(
             SELECT ROW(r.route, NULL, false)::mailgres.usable_route
             FROM mailgres.routes r WHERE NOT r.paused ORDER BY r.route);
@@ -73,7 +73,7 @@ $$;
 COMMENT ON FUNCTION mailgres.usable_routes(text[], boolean) IS
     'The routes that can be served now, probes first.';
 
--- Another provider is tried after a definite rejection: the next one of the route.
+-- After a definite rejection the next provider of the route is used.
 CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_usable text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
 RETURN CASE
@@ -84,4 +84,4 @@ RETURN CASE
     ELSE p_usable[1] END;
 
 COMMENT ON FUNCTION mailgres.provider_for(public.email_queue, text[]) IS
-    'Who sends an email next: the preferred provider, or the one after that which rejected it; never another while a try may have arrived.';
+    'The provider of the next attempt: the preferred one, or the one after the provider that rejected the email; always the same one while an email is uncertain.';

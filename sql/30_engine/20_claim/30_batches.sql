@@ -1,22 +1,22 @@
--- Emails that go to the provider in one call, under one key. A call whose outcome is
--- unknown is repeated with the same emails in the same order or not at all, so the
--- claim stores who belongs together, and leases such a batch whole.
+-- Emails that are sent to the provider in one call, under one key. A call whose outcome is
+-- uncertain is repeated with the same emails in the same order or not at all, so the claim
+-- stores which emails belong together, and leases such a batch as a whole.
 
--- Whoever may have arrived together with others stays with them, whatever became of it
--- since: expired, suppressed.
+-- An uncertain email of a batch stays with its batch, even if it has expired or was suppressed
+-- since.
 CREATE FUNCTION mailgres.is_in_uncertain_batch(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
 
 COMMENT ON FUNCTION mailgres.is_in_uncertain_batch(public.email_queue) IS
-    'Whether the email may have arrived in a batch, and so has to stay with the rest of it.';
+    'Whether the email is uncertain and belongs to a batch, so that it has to stay with it.';
 
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
--- Puts emails into calls: urgent ones, those with files, those that were rejected
--- elsewhere or with a whole batch go alone, the others together; those whose sender was
--- at fault among themselves, so that they hold up nobody else. At most p_calls, urgent
--- and others in turn.
+-- Distributes emails over calls. Urgent emails, emails with attachments, and emails that were
+-- rejected by another provider or with a whole batch go alone; the others go together. Emails
+-- that wait for their sender's configuration share calls with each other only, so that they do
+-- not delay other emails. At most p_calls, urgent and other calls in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_usable text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -58,9 +58,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
-    'Puts emails into calls of a provider that takes several in one.';
+    'Distributes emails over the calls of a provider that accepts several in one call.';
 
--- At most one claim at a time has to do with a batch; the others pass it by.
+-- Only one claim at a time works on a batch; the others skip it.
 CREATE FUNCTION mailgres.try_lock_batch(p_batch uuid) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
@@ -70,40 +70,41 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.try_lock_batch(uuid) IS
-    'Whether this transaction alone has to do with a batch, to its end.';
+    'Whether this transaction has the lock of a batch, until it ends.';
 
--- A batch brings in emails of tenants whom the claim did not come to: their buckets, too, are
--- had at once or not at all (see tenant_room).
+-- A batch adds emails of tenants that the claim did not visit: their buckets are locked at once
+-- or not at all (see tenant_room).
 CREATE FUNCTION mailgres.try_lock_buckets(p_ids uuid[]) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_names  constant text[] := ARRAY(
+    v_names   constant text[] := ARRAY(
         SELECT DISTINCT 'tenant:' || q.tenant_id FROM public.email_queue q WHERE q.id = ANY (p_ids));
-    v_mine   int;
+    v_locked  int;
 BEGIN
-    SELECT count(*) INTO v_mine FROM (
+    SELECT count(*) INTO v_locked FROM (
         SELECT FROM mailgres.buckets b WHERE b.name = ANY (v_names) FOR UPDATE SKIP LOCKED) x;
-    RETURN v_mine = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
+    RETURN v_locked = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.try_lock_buckets(uuid[]) IS
-    'Whether this transaction has the rate limits of all tenants of these emails, to its end.';
+    'Whether this transaction has locked the rate limits of all tenants of these emails.';
 
--- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
--- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
--- it for itself (take_from_tenant takes its lock), but somebody else may be at work on the others,
--- or they are not reaped yet: no claim waits for another, so it comes back to them soon.
+-- Uncertain batches are claimed as a whole or not at all: adds the rest of each batch, or removes
+-- the emails of a batch that is not complete. The claim that picks an email of a batch holds the
+-- lock of the batch (take_from_tenant takes it), but another session may have locked some of the
+-- emails, or they are not reaped yet. No claim waits for another, so the batch is deferred for a
+-- moment.
 CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_batch  record;
-    v_away   boolean;
-    v_all    uuid[];
-    v_mine   uuid[];
-    v_whole  boolean;
+    v_batch      record;
+    v_in_flight  boolean;
+    v_all        uuid[];
+    v_locked     uuid[];
+    v_whole      boolean;
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -112,30 +113,30 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
-        -- First of all: who comes back while the others are looked for was away, not settled.
-        v_away := EXISTS (
+        -- Read first: an email that returns while the others are read was in flight, not settled.
+        v_in_flight := EXISTS (
             SELECT FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending');
-        v_mine := ARRAY(
+        v_locked := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending'
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        v_whole := cardinality(v_mine) = v_batch.size;
-        IF v_whole AND mailgres.try_lock_buckets(v_mine) THEN
-            p_ids := p_ids || v_mine;
-        ELSIF v_whole OR v_away OR cardinality(v_mine) < cardinality(v_all) THEN
+        v_whole := cardinality(v_locked) = v_batch.size;
+        IF v_whole AND mailgres.try_lock_buckets(v_locked) THEN
+            p_ids := p_ids || v_locked;
+        ELSIF v_whole OR v_in_flight OR cardinality(v_locked) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
-            WHERE q.id = ANY (v_mine);
+            WHERE q.id = ANY (v_locked);
         ELSE
-            -- Some of it was settled, by an event or by hand: the call cannot be repeated as it was.
+            -- Some emails were settled, by an event or by hand: the call cannot be repeated unchanged.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
-                error_message = 'an earlier try may have arrived, and its batch is no longer whole'
-            WHERE q.id = ANY (v_mine);
+                error_message = 'an earlier attempt may have arrived, and its batch is no longer whole'
+            WHERE q.id = ANY (v_locked);
         END IF;
     END LOOP;
     RETURN p_ids;
@@ -143,4 +144,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
-    'Makes batches whole that may have arrived, or leaves them out.';
+    'Completes uncertain batches, or leaves them out.';

@@ -1,18 +1,18 @@
--- Who is next: fair between tenants, at a cost that does not depend on how much is
--- in the table. Every step reads an exact range of an index; sent rows, future
--- rows, other tenants and the rest of the backlog are never looked at.
--- All of it is plpgsql, because that keeps its plans from call to call.
+-- Picks the next emails: fair between tenants, at a cost that does not depend on the size of
+-- the table. Every step reads an exact range of an index; sent rows, future rows, other tenants
+-- and the rest of the backlog are never read. All functions are plpgsql, because it keeps the
+-- plans between calls.
 
 CREATE TYPE mailgres.pick_state AS (
     picked    uuid[],  -- the emails picked and locked so far
     taken     jsonb,   -- how many of them each tenant has
-    has_more  text[],  -- tenants that took their whole share in this turn: they may have more
-    cursor    text,    -- the tenant after which the next turn starts
-    had       jsonb    -- what the tenant there had of its share when the last claim was full
+    has_more  text[],  -- tenants that used their whole share in this round: they may have more
+    cursor    text,    -- the tenant after which the next round starts
+    had       jsonb    -- how much of its share that tenant got before the last claim was full
 );
 
--- The next tenant after p_after that has something ready on the route.
--- Two statements, so that each has a partial index of its own.
+-- The next tenant after p_after that has a ready email on the route. Two statements, so that
+-- each uses its own partial index.
 CREATE FUNCTION mailgres.next_tenant(p_route text, p_after text, p_urgent boolean) RETURNS text
     LANGUAGE plpgsql STABLE
 AS $$
@@ -31,7 +31,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.next_tenant(text, text, boolean) IS
-    'The next tenant in the round that has something ready.';
+    'The next tenant in the round that has a ready email.';
 
 CREATE FUNCTION mailgres.tenant_share(p_tenant text) RETURNS int
     LANGUAGE plpgsql STABLE
@@ -45,20 +45,20 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_share(text) IS
-    'How many emails a tenant may have in a turn while others wait; none while it is paused.';
+    'How many emails a tenant may have per turn while other tenants wait; 0 while it is paused.';
 
--- What a processor can send that knows the template and the payload only: no content
--- of the email's own, no files, no keys.
+-- A processor that only knows the template and the payload cannot send content of the email's
+-- own, attachments, or an uncertain email, which needs its key.
 CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN NOT q.has_attachments AND num_nonnulls(
     q.subject, q.from_email, q.reply_to, q.headers, q.also_to, q.cc, q.bcc, q.uncertain_since) = 0;
 
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
-    'Whether a processor can send it that knows the template and the payload only.';
+    'Whether a processor that only knows the template and the payload can send the email.';
 
--- One whose earlier try may have arrived is left to who has its provider, for a day, and
--- goes with the rest of its batch or not at all. p_plain: see is_plain.
+-- For a day, only workers that have its provider claim an uncertain email. It is claimed with
+-- the rest of its batch or not at all. p_plain: see is_plain.
 CREATE FUNCTION mailgres.is_claimable(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
     LANGUAGE sql
 RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
@@ -67,7 +67,7 @@ RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_
     AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.try_lock_batch(q.batch_id));
 
 COMMENT ON FUNCTION mailgres.is_claimable(public.email_queue, text[], boolean) IS
-    'Whether a claim may take an email that is ready.';
+    'Whether a claim may take a ready email.';
 
 -- Picks and locks the next emails of one tenant.
 CREATE FUNCTION mailgres.take_from_tenant(
@@ -114,8 +114,8 @@ $$;
 COMMENT ON FUNCTION mailgres.take_from_tenant(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
     'Picks and locks the next emails of one tenant.';
 
--- One turn: from the tenant after the cursor round to that one itself, until p_limit
--- emails are picked.
+-- One round: from the tenant after the cursor round to that tenant itself, until p_limit emails
+-- are picked.
 CREATE FUNCTION mailgres.take_round(
     p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_providers text[],
     p_plain boolean
@@ -123,13 +123,13 @@ CREATE FUNCTION mailgres.take_round(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
-    v_start    text := p_state.cursor;
-    v_wrapped  boolean := v_start = '';
-    v_before   text;
-    v_tenant   text;
-    v_share    int;
-    v_room     int;
+    c_most_visits  constant int := 1000;  -- limits how many paused tenants a claim passes
+    v_start        text := p_state.cursor;
+    v_wrapped      boolean := v_start = '';
+    v_before       text;
+    v_tenant       text;
+    v_share        int;
+    v_room         int;
 BEGIN
     p_state.has_more := '{}';
     FOR v_visit IN 1 .. c_most_visits LOOP
@@ -153,7 +153,7 @@ BEGIN
         IF v_share > 0 THEN
             p_state := mailgres.take_from_tenant(
                 p_state, p_route, v_tenant, least(v_share, v_room), p_urgent, p_providers, p_plain);
-            -- Whose share the end of the claim cuts short gets the rest in the next one.
+            -- A tenant whose share is cut short by the end of the claim gets the rest in the next one.
             IF cardinality(p_state.picked) = p_limit AND v_room < least(v_share, p_limit) THEN
                 p_state.cursor := v_before;
                 p_state.had := jsonb_build_object(
@@ -170,11 +170,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.take_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
-    'One turn round the tenants, up to 3 x weight emails of each.';
+    'One round through the tenants, up to 3 x weight emails of each.';
 
--- While no more is ready than a claim takes, it takes all of it, and there are no turns to
--- keep: a quiet queue is the usual case, and its emails are waited for. Null: there is more,
--- or a tenant has a limit of its own.
+-- If no more emails are ready than a claim takes, it takes all of them, and needs no rounds: a
+-- quiet queue is the usual case, and it is where latency matters. Null: there are more, or a
+-- tenant has a rate limit.
 CREATE FUNCTION mailgres.pick_few(p_route text, p_limit int, p_providers text[], p_plain boolean)
     RETURNS uuid[]
     LANGUAGE plpgsql
@@ -200,12 +200,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pick_few(text, int, text[], boolean) IS
-    'Picks and locks all that is ready on a route, if that is not much.';
+    'Picks and locks all ready emails of a route, if there are few.';
 
--- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
--- most half of the claim; then a turn among all, in which each tenant's own
--- priorities count. If that does not fill the claim: who is alone in having more
--- gets the rest, several get another turn for every ten emails of the claim.
+-- The emails of one claim. First an urgent round with priorities 1 and 2, for at most half of the
+-- claim; then a round with all emails, where priority orders the emails of each tenant. If that
+-- does not fill the claim and only one tenant has more, it gets the rest; several tenants get
+-- another round for every ten emails of the claim.
 CREATE FUNCTION mailgres.pick(
     p_route text, p_limit int, p_providers text[], p_plain boolean,
     INOUT p_cursors jsonb, OUT p_picked uuid[]
@@ -213,11 +213,11 @@ CREATE FUNCTION mailgres.pick(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_urgent  text := 'urgent:' || p_route;
-    v_state   mailgres.pick_state;
+    v_urgent    text := 'urgent:' || p_route;
+    v_state     mailgres.pick_state;
     v_has_more  text[];
-    v_tenant  text;
-    v_room    int;
+    v_tenant    text;
+    v_room      int;
 BEGIN
     p_picked := mailgres.pick_few(p_route, p_limit, p_providers, p_plain);
     IF p_picked IS NOT NULL THEN

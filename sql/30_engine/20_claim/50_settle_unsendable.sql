@@ -1,6 +1,6 @@
--- What was picked but cannot be sent now is settled or put off, so that it does
--- not stand in the way of its tenant's next claim. The conditions name no status, so
--- that no plan can go by the index on it: only by the ids.
+-- Emails that were picked but cannot be sent now are settled or deferred, so that they do not
+-- block the next claim of their tenant. The conditions do not name the status, so that no plan
+-- can use its index instead of the ids.
 
 CREATE FUNCTION mailgres.settle_unsendable(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
@@ -8,7 +8,7 @@ AS $$
 BEGIN
     PERFORM mailgres.expire_these(p_ids);
 
-    -- Suppressed: cancelled, unless an earlier try may have arrived.
+    -- Suppressed: cancelled, or dead if it is uncertain.
     UPDATE public.email_queue q
     SET status = CASE WHEN q.uncertain_since IS NULL THEN 'cancelled' ELSE 'failed' END,
         ready = false,
@@ -22,14 +22,14 @@ BEGIN
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
-    -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
-    -- provider for days: only a person can decide.
+    -- Uncertain, and its key no longer protects it or no worker has had its provider for days:
+    -- a person has to decide.
     UPDATE public.email_queue q
     SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
-        error_message = 'an earlier try may have arrived, and it is too late to repeat it safely'
+        error_message = 'an earlier attempt may have arrived, and it is too late to repeat it safely'
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
     FROM (
-        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS given_up_after
+        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS dead_after
         FROM public.email_queue x
         CROSS JOIN mailgres.settings s
         LEFT JOIN mailgres.providers p ON p.name = x.provider
@@ -38,10 +38,10 @@ BEGIN
     WHERE q.id = ANY (p_ids) AND q.id = p.id
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL
       AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
-           OR q.uncertain_since + p.given_up_after <= mailgres.now());
+           OR q.uncertain_since + p.dead_after <= mailgres.now());
 
-    -- Its provider is the only one that may repeat it, and is not open now. Nobody tells
-    -- these emails when it opens before its time, so they look again now and then.
+    -- Only its own provider may repeat it, and that one is not usable now. Nothing wakes these
+    -- emails if it becomes usable early, so they are checked again from time to time.
     UPDATE public.email_queue q
     SET ready = false,
         next_retry_at = least(mailgres.now() + interval '15 minutes', greatest(
@@ -54,4 +54,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.settle_unsendable(uuid[]) IS
-    'Settles emails that must not be sent now: expired, suppressed, or fixed to a provider that cannot repeat them.';
+    'Settles emails that must not be sent now: expired, suppressed, or uncertain at a provider that cannot repeat them.';

@@ -1,10 +1,10 @@
--- The claim: leases emails to a worker, in one short transaction that is committed
--- before the provider is called. Each row gets the fencing token without which
--- nobody can report on it, and the version of its template that every try renders.
+-- The claim leases emails to a worker, in one short transaction that commits before the provider
+-- is called. Each row gets a fencing token, without which no outcome is accepted for it, and the
+-- version of its template that every attempt renders.
 --
--- p_providers are those the worker can use; null means all. p_tokenless: the claim is for a
--- processor that knows no token (process_pending_emails_for_retry). It sends by itself, so
--- no provider is chosen for it.
+-- p_providers: the providers that the worker has; null means all. p_tokenless: the claim is for a
+-- processor that does not use tokens (process_pending_emails_for_retry). It sends the emails
+-- itself, so no provider is chosen.
 
 CREATE FUNCTION mailgres.may_retry_uncertain(
     p_email public.email_queue, p_providers text[], p_route mailgres.usable_route
@@ -22,10 +22,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.may_retry_uncertain(public.email_queue, text[], mailgres.usable_route) IS
-    'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
+    'Whether an uncertain email can be retried now: through the same provider, while its key is valid.';
 
--- What a claim means for limits and circuits: tokens are taken; who tries whether a
--- provider is back says so.
+-- Charges a claim to limits and circuits: takes the tokens, and records the probe of a provider.
 CREATE FUNCTION mailgres.charge_limits(p_ids uuid[], p_token uuid, p_route mailgres.usable_route)
     RETURNS void
     LANGUAGE plpgsql
@@ -46,7 +45,7 @@ BEGIN
     END IF;
 
     FOR v_used IN
-        WITH used AS MATERIALIZED (  -- once, however many providers there are
+        WITH used AS MATERIALIZED (  -- evaluated once, for any number of providers
             SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
             FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.provider
         )
@@ -68,10 +67,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.charge_limits(uuid[], uuid, mailgres.usable_route) IS
-    'Takes the tokens of what was leased, and marks the provider that it probes.';
+    'Takes the tokens for the leased emails, and records the provider that they probe.';
 
--- Of emails that a stand-in gets, because the first provider rejected them, no more than
--- it takes now; the others wait for it.
+-- Emails that the first provider rejected go to its fallback, up to what that provider accepts
+-- now; the others wait for it.
 CREATE FUNCTION mailgres.fit_fallbacks(p_ids uuid[], p_usable text[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -107,28 +106,27 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fit_fallbacks(uuid[], text[]) IS
-    'Puts off emails that go to a stand-in which has no room for them now.';
+    'Defers emails whose fallback provider has no room now.';
 
--- Leases those of the picked emails that may be sent, in at most p_calls calls.
--- p_bound: some of them may belong to batches that may have arrived. p_counted: there are limits
--- or circuits that have to know.
+-- Leases the picked emails that may be sent, in at most p_calls calls. p_batched: some of them may
+-- belong to uncertain batches. p_limited: there are limits or circuits to update.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.usable_route,
-    p_calls int, p_tokenless boolean, p_bound boolean, p_counted boolean
+    p_calls int, p_tokenless boolean, p_batched boolean, p_limited boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_token  constant uuid := gen_random_uuid();
     v_keyed  text[];
-    v_batch  int;     -- how many the first provider takes in a fixed batch; null: it takes none
+    v_batch  int;     -- how many emails the first provider accepts in a fixed batch; null: none
     v_ids    uuid[] := p_ids;
     v_plan   mailgres.call_plan;
 BEGIN
     SELECT array_agg(p.name) FILTER (WHERE p.idempotent),
            max(p.batch_size) FILTER (WHERE p.fixed_batches AND p.name = p_route.providers[1])
     INTO v_keyed, v_batch FROM mailgres.providers p;
-    IF p_bound THEN
+    IF p_batched THEN
         v_ids := mailgres.complete_batches(p_ids);
     END IF;
     v_plan.ids := ARRAY(
@@ -161,7 +159,7 @@ BEGIN
         provider = mailgres.provider_for(q, p_route.providers),
         batch_id = CASE WHEN q.uncertain_since IS NULL THEN c.batch_id ELSE q.batch_id END,
         batch_size = CASE WHEN q.uncertain_since IS NULL THEN c.size ELSE q.batch_size END,
-        -- With a key the claim suffices: the call may be repeated whatever became of it.
+        -- With a key the claim is enough: the call may be repeated, whatever its outcome was.
         attempt_started_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
             THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
@@ -170,17 +168,17 @@ BEGIN
     FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
     WHERE q.id = c.id
     RETURNING q.*;
-    IF p_counted THEN
+    IF p_limited THEN
         PERFORM mailgres.charge_limits(v_plan.ids, v_token, p_route);
     END IF;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.usable_route, int, boolean, boolean, boolean) IS
-    'Gives picked emails to a worker under a new fencing token.';
+    'Leases picked emails to a worker under a new fencing token.';
 
--- How much this claim may take along a route: one email to probe a provider, if nobody
--- else does so at this moment; else what limits and quotas leave.
+-- How much this claim may take on a route: one email to probe a provider, if no other claim does
+-- so now; otherwise as much as limits and quotas allow.
 CREATE FUNCTION mailgres.route_room(
     p_route mailgres.usable_route, p_limit int, OUT p_emails int, OUT p_calls int
 )
@@ -203,11 +201,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.route_room(mailgres.usable_route, int) IS
-    'How many emails, in how many calls, a claim may take along a route now.';
+    'How many emails, in how many calls, a claim may take on a route now.';
 
--- What a claim does before it looks for room: it locks the buckets of all providers that
--- it may use, in one order, so that two claims never wait for each other; and of
--- providers with a quota, the right to count what is left.
+-- Before a claim computes its room, it locks the buckets of all providers that it may use, in
+-- one order, so that two claims never deadlock; and for providers with a quota, the right to
+-- count what is left of it.
 CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.usable_route[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -269,18 +267,18 @@ BEGIN
     IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
-    -- Whoever claims also takes back what died: a queue that only a cron job works has
-    -- no janitor.
+    -- A claim also reaps the emails of dead workers: a queue that only a cron job serves has no
+    -- janitor.
     IF v_lost THEN
         PERFORM mailgres.reap(p_limit);
     END IF;
-    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker looks up, and writes nothing
+    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker checks, and writes nothing
         RETURN;
     END IF;
 
     v_routes := mailgres.usable_routes(p_providers, p_tokenless);
-    -- None to be had may be the work of a clock that went back; a queue that only a cron job
-    -- works has no janitor to see it.
+    -- No usable route may be the effect of a clock that was set back; a queue that only a cron job
+    -- serves has no janitor to correct it.
     IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
         v_routes := mailgres.usable_routes(p_providers, p_tokenless);
     END IF;
@@ -294,9 +292,9 @@ BEGIN
         PERFORM mailgres.lock_limits(v_routes);
     END IF;
 
-    -- The routes take turns. If all that was picked has to be set aside, the same
-    -- route is tried again; the bound is there so that a claim always ends.
-    FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
+    -- The routes take turns. If all picked emails were settled or deferred, the claim picks again
+    -- from the same route; the limit makes sure that a claim always ends.
+    FOR v_round IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.next_route, cardinality(v_routes))];
         IF v_limited OR v_route.probe THEN
@@ -315,8 +313,8 @@ BEGIN
             v_slot.next_route := v_slot.next_route + 1;
             CONTINUE;
         END IF;
-        -- An email that a worker held when it died is claimed alone, or with its batch alone: if
-        -- it is what kills workers, it takes no other email with it.
+        -- An email that a worker held when it died is claimed alone, or alone with its batch: if it
+        -- is what kills workers, no other email is affected.
         PERFORM FROM public.email_queue q
         WHERE q.id = ANY (v_ids) AND (q.lease_losses > 0 OR mailgres.is_in_uncertain_batch(q)) LIMIT 1;
         v_special := FOUND;

@@ -1,15 +1,15 @@
--- Says "the call to the provider starts now", for a provider without idempotency
--- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
--- Rechecks what may have changed since the claim: the lease itself (a cancel takes
--- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
--- that may be sent; the others have been settled or given back.
+-- Records that the call to the provider starts now, for a provider without idempotency keys. If
+-- the worker dies after this, the email is uncertain; before, nothing was sent. Checks again what
+-- may have changed since the claim: the lease itself (a cancel removes it), suppression, expiry,
+-- pauses of tenant and provider. Returns the emails that may be sent; the others have been
+-- settled or given back.
 --
--- p_checked: false if the worker has not checked the provider. The emails that would probe a
--- provider whose circuit is open are then returned with check_first, and nothing is changed:
--- if an email were lost in the probe, it could not be repeated, so it is not the first to go.
+-- p_checked: false if the worker has not checked the provider. Emails that would probe a provider
+-- whose circuit is open are then returned with check_first, and nothing is changed: an email
+-- lost in the probe could not be repeated, so the worker checks the provider first.
 --
--- p_lease: for how long the call may take. Without it, as long as the lease so far, which
--- has grown with every time it was lengthened: so no more than an hour.
+-- p_lease: how long the call may take. By default the length of the lease so far, which grows
+-- with every extension, so at most an hour.
 
 CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
@@ -18,8 +18,8 @@ CREATE FUNCTION mailgres.start_attempts(
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_started uuid[];
-    v_rest  uuid[];
+    v_started  uuid[];
+    v_rest     uuid[];
 BEGIN
     WITH started AS (
         UPDATE public.email_queue q
@@ -27,7 +27,7 @@ BEGIN
             lease_until = mailgres.now()
                 + coalesce(p_lease, least(q.lease_until - q.leased_at, interval '1 hour'))
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-          AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
+          AND q.lease_until > mailgres.now()  -- otherwise it may be reaped during the call
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
@@ -61,4 +61,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
-    'Marks the calls for these emails as begun and returns those that may be made.';
+    'Records that the attempts for these emails start, and returns the emails that may be sent.';

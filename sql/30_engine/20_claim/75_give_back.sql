@@ -1,5 +1,5 @@
--- A worker returns emails it has not sent: it stops, or start_attempts() refused them. It
--- knows that its own call was not made; an earlier try stays as uncertain as it was.
+-- A worker returns emails that it has not sent: it stops, or start_attempts() refused them. Its
+-- own call was not made, so an email is uncertain only if an earlier attempt was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off

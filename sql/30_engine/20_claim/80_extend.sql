@@ -1,7 +1,7 @@
--- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
--- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
--- himself, or it is still there the next time; of a batch none is taken back while another
--- has its lease.
+-- Extends leases and never waits for a row, so it cannot deadlock, and a row that another session
+-- has locked does not cost the others their lease. That session ends the lease, or extends it, or
+-- the row is extended the next time. No email of a batch is reaped while another one of the batch
+-- has a valid lease.
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
@@ -19,4 +19,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
-    'Lengthens the lease of emails that take longer; returns those that are still held.';
+    'Extends the lease of emails that take longer; returns those that are still held.';

@@ -1,12 +1,12 @@
--- A worker that finds nothing to do says so, and until when it wants to be woken.
--- It keeps its row while it is idle and removes it when it is busy: then nobody pays
--- for notifications. Null: it does not listen, and only asks when something is due.
+-- A worker that finds nothing to do registers as sleeping, until the time when it wakes up by
+-- itself. It keeps its row while it is idle and deletes it when it is busy: then enqueuing sends
+-- no notifications. p_for null: the worker does not listen, and only asks when an email is due.
 
 CREATE FUNCTION mailgres.mark_asleep(p_worker text, p_for interval) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Who looks up every second is still registered: nothing is written for that.
+    -- A worker that polls every second is still registered: nothing is written.
     IF p_for IS NOT NULL AND NOT EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
@@ -16,8 +16,8 @@ BEGIN
         ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
     END IF;
 
-    -- The next email that becomes due by itself. Expired ones in the same index are
-    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
+    -- The next email that becomes due. Expired emails in the same index are skipped: promote
+    -- settles them. If emails are ready, they wait for a provider: when one becomes usable.
     RETURN least(
         (SELECT q.due_at FROM public.email_queue q
          WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
@@ -45,4 +45,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.mark_awake(text) IS 'The worker is awake: nobody needs to notify it.';
+COMMENT ON FUNCTION mailgres.mark_awake(text) IS 'Records that the worker is awake and needs no notification.';

@@ -1,6 +1,6 @@
--- The one place that knows how long to wait. p_retry is the number of the retry
--- that follows, the first being 1. An email's own first wait replaces the
--- policy's steps and grows by its factor; its own cap replaces the policy's.
+-- The only place that computes how long to wait. p_retry is the number of the next retry, the
+-- first being 1. An email's own first wait replaces the policy's steps and grows by the policy's
+-- factor; its own cap replaces the policy's.
 
 CREATE FUNCTION mailgres.retry_delay(
     p_policy mailgres.retry_policies,
@@ -13,7 +13,7 @@ RETURN least(
         CASE
             WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
                 THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
-            -- In seconds up to the cap: no interval is as long as a large factor makes it.
+            -- In seconds up to the cap: a large factor would exceed the longest interval.
             ELSE make_interval(secs => least(
                 date_part('epoch', coalesce(p_first, p_policy.base))
                     * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),

@@ -1,7 +1,7 @@
--- Providers quote addresses in their texts. What analysts may read has a
--- placeholder instead; the text as it came is in error_detail, for operators.
--- The @ may be written as in a URL (%40, %2540), in HTML (&#64;), in JSON (\u0040), or
--- with a compatibility character. src/mailgres/safe_errors.py has the same pattern.
+-- Providers quote addresses in their texts. Texts that analysts may read have a placeholder
+-- instead; the unchanged text is in error_detail, for operators. The @ may be written as in a URL
+-- (%40, %2540), in HTML (&#64;), in JSON (\u0040), or with a compatibility character.
+-- src/mailgres/safe_errors.py has the same pattern.
 
 CREATE FUNCTION mailgres.redact_addresses(p_text text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE

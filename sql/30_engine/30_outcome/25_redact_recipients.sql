@@ -1,10 +1,10 @@
 -- Where the email is known, its own recipients are masked in every spelling that is in use:
 -- ana+40example.com (SMTP's xtext), ana=example.com (VERP), ana (at) example.com, o%27brien,
--- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and
--- something that stands for @, any domain is masked, so A-labels and U-labels are alike.
+-- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and any spelling
+-- of @, every domain is masked, so A-labels and U-labels are treated alike.
 -- src/mailgres/sender/spellings.py does the same before a text leaves the worker.
 
--- A mailbox by such a name says nothing of anybody, and to mask the word would ruin texts.
+-- A mailbox with such a name identifies nobody, and masking the word would spoil other texts.
 CREATE FUNCTION mailgres.ordinary_words() RETURNS text[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,before,but,call,can,cancelled,code,
@@ -16,9 +16,9 @@ RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,befor
     without,worker,you,your}'::text[];
 
 COMMENT ON FUNCTION mailgres.ordinary_words() IS
-    'Words that errors are made of: they are not masked, though a mailbox has that name.';
+    'Words that are common in errors: they are not masked, even if a mailbox has that name.';
 
--- Whether the local part alone tells who it is: three characters with a letter, or six digits.
+-- Whether the local part alone identifies a person: three characters with a letter, or six digits.
 CREATE FUNCTION mailgres.names_somebody(p_local text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_local ~ '^[\x01-\x40\x5b-\x60\x7b-\x7f]*$'
@@ -43,7 +43,7 @@ RETURN (
     FROM string_to_table(p_local, NULL) WITH ORDINALITY c(one, place));
 
 COMMENT ON FUNCTION mailgres.spellings_of(text) IS
-    'A pattern of the ways in which URLs, HTML and SMTP write the local part of an address.';
+    'A pattern of the ways in which URLs, HTML and SMTP spell the local part of an address.';
 
 CREATE FUNCTION mailgres.recipient_pattern(p_local text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -53,7 +53,7 @@ RETURN '(?:(?<![[:alnum:]])|(?<=%[0-9a-f][0-9a-f]))' || mailgres.spellings_of(p_
     || CASE WHEN mailgres.names_somebody(p_local) THEN '|(?![[:alnum:]])' ELSE '' END || ')';
 
 COMMENT ON FUNCTION mailgres.recipient_pattern(text) IS
-    'A pattern of an address by its local part, in the spellings that texts have it in.';
+    'A pattern of an address by its local part, in the spellings that texts use.';
 
 CREATE FUNCTION mailgres.redact_recipient(p_text text, p_local text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
@@ -61,7 +61,7 @@ AS $$
 BEGIN
     RETURN regexp_replace(p_text, mailgres.recipient_pattern(p_local), '<address>', 'gi');
 EXCEPTION
-    -- Outcomes of other emails are written by the same statement.
+    -- The same statement writes the outcomes of other emails, so this must not fail.
     WHEN data_exception OR program_limit_exceeded THEN
         RETURN 'the text cannot be told apart from the address: see error_detail';
 END
@@ -76,12 +76,12 @@ CREATE FUNCTION mailgres.redact_recipients(
     LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    c_longest  constant int := 64;  -- no local part is longer, and a pattern has a limit
+    c_longest  constant int := 64;  -- no local part is longer, and the size of a pattern is limited
     v_text     text := mailgres.redact_addresses(p_text);
     v_lower    constant text := lower(v_text COLLATE "C");
     v_local    text;
 BEGIN
-    -- Most texts quote nobody, which is known without a pattern: the first letters are not there.
+    -- Most texts quote no recipient. The first letters show that without a pattern.
     FOR v_local IN
         SELECT DISTINCT l.local
         FROM (SELECT p_recipient UNION ALL SELECT unnest(p_also_to)
@@ -97,9 +97,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.redact_recipients(text, text, text[], text[], text[]) IS
-    'The text without addresses, those of an email''s own recipients in any spelling.';
+    'The text without addresses; the email''s own recipients are removed in any spelling.';
 
--- Whoever writes error_message: a worker's outcome, an old processor, a person by hand.
+-- For every writer of error_message: a worker's outcome, an old processor, a person.
 CREATE FUNCTION mailgres.mask_error() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

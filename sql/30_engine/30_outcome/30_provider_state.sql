@@ -1,25 +1,25 @@
--- What outcomes say about a provider, beyond the emails they belong to: it fails and is
--- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
+-- What outcomes mean for a provider, besides the emails they belong to: it fails and is not used
+-- for a while (the circuit breaker), it is rate-limited, or it is out of quota.
 
--- What the provider asked for comes as a duration: the time is that of this server, whatever
--- clocks the worker and the provider have. No more than a month's quota takes is believed.
+-- A provider's request to wait is passed as a duration: the time is that of this server, whatever
+-- clocks the worker and the provider have. It is limited to the length of a monthly quota.
 CREATE FUNCTION mailgres.time_after(p_seconds double precision) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN CASE WHEN p_seconds IS NOT NULL
             THEN mailgres.now() + make_interval(secs => least(greatest(p_seconds, 0), 32 * 86400)) END;
 
-COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time so many seconds from now; null for null.';
+COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time that is this many seconds from now; null for null.';
 
--- Not before a second has passed.
+-- At least one second from now.
 CREATE FUNCTION mailgres.requested_wait_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
     + CASE p_outcome WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END));
 
 COMMENT ON FUNCTION mailgres.requested_wait_until(text, timestamptz) IS
-    'Until when a provider that told of its rate limit or a quota is left alone.';
+    'Until when a provider that reported a rate limit or a quota is not used.';
 
--- One outcome, as finish tells it. `call` is the same for all emails of one call.
+-- One outcome, as finish receives it. `call` is the same for all emails of one call.
 CREATE TYPE mailgres.report AS (
     provider  text,
     call      uuid,
@@ -72,7 +72,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_circuit(text, text, text, text) IS
-    'Opens, half opens or closes the circuit of a provider, and notes it.';
+    'Opens, half-opens or closes the circuit of a provider, and records the event.';
 
 CREATE FUNCTION mailgres.mark_limited(
     p_provider mailgres.providers, p_what text, p_until timestamptz, p_reason text, p_worker text
@@ -92,11 +92,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.mark_limited(mailgres.providers, text, timestamptz, text, text) IS
-    'Leaves a provider alone until the time it asked for.';
+    'Marks a provider as rate-limited or out of quota until the given time.';
 
--- A quota that is used up: the provider waits for the next day or month. Their ends in
--- UTC, whatever the time zone of the session. If only the provider's own count says so, it
--- waits no longer than that count is believed: its day may be another.
+-- A provider that is out of quota is not used until the next day or month, in UTC, whatever the
+-- time zone of the session. If only the provider's own count says so, it is not used while that
+-- count is valid: the provider's day may not be a UTC day.
 CREATE FUNCTION mailgres.apply_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -120,7 +120,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.apply_quotas(mailgres.providers, text) IS
-    'Leaves a provider alone whose quota is used up.';
+    'Marks a provider as limited if its quota is used up.';
 
 CREATE FUNCTION mailgres.count_against_quota(p_provider mailgres.providers, p_emails int, p_worker text)
     RETURNS void
@@ -150,50 +150,50 @@ RETURN r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
 COMMENT ON FUNCTION mailgres.is_failure(mailgres.report) IS
     'Whether a call failed because of the provider, which is what its circuit counts.';
 
--- Asked only after a failure: what outcomes are counted as anyway, and not yet folded or folded
--- to minutes, says how much was tried. Both sides count emails, as the counts do, and begin with
--- the minute in which the window began, as folded counts know no seconds.
+-- Called only after a failure. The counts of outcomes, folded to minutes or not yet folded, say
+-- how many emails were attempted. Both sides count emails, as the counts do, and start with the
+-- minute in which the window started, because folded counts have no seconds.
 CREATE FUNCTION mailgres.reaches_share(p mailgres.providers) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-    v_failed  numeric;
-    v_tried   numeric;
+    v_failed     numeric;
+    v_attempted  numeric;
 BEGIN
     SELECT sum(c.emails) FILTER (WHERE c.outcome = 'provider_failed'),
            sum(c.emails) FILTER (WHERE c.outcome <> 'provider_failed')
-    INTO v_failed, v_tried
+    INTO v_failed, v_attempted
     FROM mailgres.counted_by_minute c
     WHERE c.minute >= date_trunc('minute', mailgres.now() - p.failure_window, 'UTC') AND c.provider = p.name
       AND c.outcome IN ('sent', 'retry', 'deferred', 'dead', 'provider_failed');
-    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_tried, 0);
+    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_attempted, 0);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reaches_share(mailgres.providers) IS
-    'Whether the failed calls of a provider had a large enough part of the emails it was given lately.';
+    'Whether the failed calls of a provider had a large enough share of its recent emails.';
 
--- Whether the circuit has to change. A call that failed because of the provider counts. An
--- answered call ends a row of failures; so does one of the same report, as nobody knows which
--- came first.
+-- Decides whether the circuit changes. Calls that failed because of the provider count. An
+-- answered call ends a series of failures, also if both are in the same report, as their order
+-- is unknown.
 CREATE FUNCTION mailgres.update_circuit(p_provider mailgres.providers, p_reports mailgres.report[])
     RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    p          mailgres.providers := p_provider;
-    v_bad      int;
-    v_emails   int;
-    v_answers  int;
-    v_worst    mailgres.report;
-    v_reason   text;
-    v_probed   boolean;
+    p           mailgres.providers := p_provider;
+    v_failures  int;
+    v_emails    int;
+    v_answers   int;
+    v_worst     mailgres.report;
+    v_reason    text;
+    v_probed    boolean;
 BEGIN
     SELECT count(DISTINCT r.call) FILTER (WHERE mailgres.is_failure(r)),
            count(*) FILTER (WHERE mailgres.is_failure(r)),
            count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
            bool_or(r.token = p.probe_token)
-    INTO v_bad, v_emails, v_answers, v_probed
+    INTO v_failures, v_emails, v_answers, v_probed
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
     WHERE mailgres.is_failure(r)
@@ -211,17 +211,17 @@ BEGIN
         IF p.circuit = 'closed' THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;
-    ELSIF v_bad > 0 OR p.failures > 0 THEN
-        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_bad ELSE 0 END;
-        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
+    ELSIF v_failures > 0 OR p.failures > 0 THEN
+        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_failures ELSE 0 END;
+        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_failures]));
         p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
         UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
-        IF v_bad > 0 THEN
+        IF v_failures > 0 THEN
             INSERT INTO mailgres.attempt_deltas
                 (at, event, attempt, tenant_id, provider, error_class, error_code, emails)
             VALUES (mailgres.now(), 'provider_failed', 0, '', p.name, '', '', v_emails);
         END IF;
-        IF p.circuit = 'closed' AND v_bad > 0 AND (
+        IF p.circuit = 'closed' AND v_failures > 0 AND (
             p.failures >= p.failure_threshold
             OR (SELECT count(*) FROM unnest(p.failed_at) f
                 WHERE f > mailgres.now() - p.failure_window AND f <= mailgres.now() + interval '1 minute') >= p.failure_threshold
@@ -236,30 +236,30 @@ $$;
 COMMENT ON FUNCTION mailgres.update_circuit(mailgres.providers, mailgres.report[]) IS
     'Opens or closes the circuit of a provider by the outcomes of its calls.';
 
--- p_uncalled: tokens under which no call was made. They say nothing about the provider; who
--- was to try whether it is back makes room for another.
+-- p_uncalled: tokens under which no call was made. They mean nothing for the provider. A probe
+-- that made no call releases its slot.
 CREATE FUNCTION mailgres.update_provider_state(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_provider  mailgres.providers;
-    v_mine      mailgres.report[];
+    v_own       mailgres.report[];
     v_report    mailgres.report;
 BEGIN
-    -- in the order of their names, as everybody locks them
+    -- all sessions lock them in the order of their names
     FOR v_provider IN
         SELECT * FROM mailgres.providers p
         WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) OR p.probe_token = ANY (p_uncalled)
         ORDER BY p.name FOR UPDATE
     LOOP
-        v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
-        PERFORM mailgres.update_circuit(v_provider, v_mine);
+        v_own := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
+        PERFORM mailgres.update_circuit(v_provider, v_own);
         UPDATE mailgres.providers p SET probe_until = mailgres.now()
         WHERE p.name = v_provider.name AND p.probe_token = ANY (p_uncalled);
         PERFORM mailgres.count_against_quota(
-            v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
+            v_provider, (SELECT count(*)::int FROM unnest(v_own) r WHERE r.outcome = 'sent'), v_own[1].worker);
         FOR v_report IN
-            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_mine) r
+            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_own) r
             WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
         LOOP
             PERFORM mailgres.mark_limited(v_provider, v_report.outcome,
@@ -271,4 +271,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.update_provider_state(mailgres.report[], uuid[]) IS
-    'Draws the conclusions about providers from the outcomes of their calls.';
+    'Updates circuits, limits and quotas of providers from the outcomes of their calls.';

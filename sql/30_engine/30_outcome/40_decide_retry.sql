@@ -1,10 +1,10 @@
--- The rules for a try that failed: try again, and when; or give up, and why. The
--- classes of faults and what each means are in docs/lifecycle.md.
+-- The rules for a failed attempt: whether and when to retry, or why the email dies. The classes
+-- of faults and what each means are in docs/lifecycle.md.
 
 CREATE TYPE mailgres.retry_decision AS (
     spent            int,          -- retries spent: 0 or 1
-    next_retry_at    timestamptz,  -- when to try again
-    dead_reason      text,         -- or why not
+    next_retry_at    timestamptz,  -- when to retry
+    dead_reason      text,         -- or why the email dies
     uncertain_since  timestamptz,
     parked_since     timestamptz
 );
@@ -22,12 +22,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.has_fallback(public.email_queue) IS
-    'Whether the route of an email has an open provider after the one that tried it last.';
+    'Whether the route of an email has a usable provider after the one of its last attempt.';
 
--- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
--- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
--- of its emails; nobody knows which, so each goes again at once, alone. p_called: a call
--- was made; without one the fault is ours, and says nothing about an earlier call.
+-- p_account: the fault concerns the provider as a whole. p_pinned: an earlier call with the same
+-- key may have been accepted. p_apart: a batch was refused because of one of its emails; nobody
+-- knows which one, so each is sent alone at once. p_called: a call was made; without one the
+-- fault is ours, and says nothing about an earlier call.
 CREATE FUNCTION mailgres.decide_retry(
     p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
     p_apart boolean DEFAULT false, p_called boolean DEFAULT true
@@ -40,7 +40,7 @@ DECLARE
     v_policy    mailgres.retry_policies;
     v_provider  mailgres.providers;
     v_hold      boolean;
-    v_bound     boolean := mailgres.is_in_uncertain_batch(p_email);
+    v_batched   boolean := mailgres.is_in_uncertain_batch(p_email);
     v_probe     boolean;
     v_free      boolean;
     v           mailgres.retry_decision;
@@ -58,13 +58,13 @@ BEGIN
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
         IF v_provider.idempotent AND p_called THEN
-            v.uncertain_since := NULL;  -- the same call again, and the same answer
+            v.uncertain_since := NULL;  -- the same call has the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := mailgres.requested_wait_until(p_outcome, p_retry_at);
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' AND p_account THEN
-        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
+        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens, and the email waits for it
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
@@ -74,7 +74,7 @@ BEGIN
         END IF;
     ELSE
         IF p_apart AND p_called AND v_provider.idempotent THEN
-            -- Refused under the key of an earlier call: that one was not accepted.
+            -- Refused under the key of an earlier call, so that call was not accepted.
             v.uncertain_since := NULL;
         END IF;
         IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
@@ -84,44 +84,43 @@ BEGIN
                     SELECT FROM public.email_templates t
                     WHERE t.template_type = p_email.template_type AND t.on_uncertain = 'resend');
         END IF;
-        -- A call that only tried whether the provider is back costs nothing. Who may have
-        -- arrived with others stays with them while the key protects.
-        v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
-        v_free := v_bound OR p_apart OR v_probe;
+        -- A probe costs no retry. An uncertain email stays with its batch while the key protects
+        -- it.
+        v_batched := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
+        v_free := v_batched OR p_apart OR v_probe;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
         ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
-        ELSIF v_bound THEN
-            -- the same for all, whatever each has of its own
+        ELSIF v_batched THEN
+            -- the same for the whole batch, whatever each email has set
             v.next_retry_at := v_now + mailgres.retry_delay(v_policy, 1, NULL, NULL);
         ELSE
             v.spent := (NOT v_free)::int;
-            v.next_retry_at := CASE WHEN p_apart AND NOT v_bound THEN v_now ELSE v_now + mailgres.retry_delay(
+            v.next_retry_at := CASE WHEN p_apart AND NOT v_batched THEN v_now ELSE v_now + mailgres.retry_delay(
                 v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay) END;
         END IF;
     END IF;
 
-    -- The next one that tries whether the provider is back is another, if there is one: the
-    -- fault may be this email's after all.
+    -- The next probe should be another email, if there is one: the fault may be in this one.
     IF v_probe THEN
         v.next_retry_at := greatest(
             v.next_retry_at, v_now + mailgres.next_open_duration(v_provider) + interval '1 second');
     END IF;
-    -- A definite rejection, and the route has another provider that is open.
+    -- A definite rejection, and the route has another usable provider.
     IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND (p_outcome IN ('transient', 'quota', 'config')
             OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see needs_fallback
        AND mailgres.has_fallback(p_email) THEN
         v.next_retry_at := v_now;
     END IF;
-    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_bound THEN
+    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_batched THEN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
        AND v.next_retry_at >= v.uncertain_since + v_provider.key_window THEN
-        v.dead_reason := 'uncertain';  -- its key would no longer protect
+        v.dead_reason := 'uncertain';  -- its key would no longer protect it
     END IF;
-    -- Whatever ended it: that it may have arrived is what a person has to know.
+    -- Whatever the reason: a person has to know that the email may have been delivered.
     IF v.dead_reason IS NOT NULL AND v.uncertain_since IS NOT NULL THEN
         v.dead_reason := 'uncertain';
     END IF;
@@ -134,4 +133,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.decide_retry(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
-    'What follows from a failed try: when to try again, or why not.';
+    'What follows from a failed attempt: when to retry, or why not.';

@@ -1,30 +1,30 @@
--- The outcome of tries, many at once, each guarded by its fencing token. p_outcomes
--- is an array of objects:
+-- Stores the outcomes of many attempts, each guarded by its fencing token. p_outcomes is an array
+-- of objects:
 --
---   id, token             which email, and the claim under which it was tried
+--   id, token             the email, and the claim of the attempt
 --   outcome               sent, or the class of the fault: transient, rate, quota,
 --                         config, permanent, ambiguous; or uncertain (the provider
---                         saw this key before with other content)
+--                         has seen this key with other content)
 --   provider_message_id   of a sent email
 --   code, message, detail of a fault; addresses in the message are masked
---   duration_ms           how long the provider took
---   retry_after           in how many seconds the provider said to come back (rate, quota,
---                         config): a duration, because the worker's clock is another
+--   duration_ms           how long the call took
+--   retry_after           the seconds that the provider asked to wait (rate, quota, config):
+--                         a duration, because the worker's clock may differ
 --   batch_size            how many emails the call had, if several
---   batch_refused         the whole batch was refused for what is wrong with one of its emails
---   account               the fault is one of the provider or the account, not the email's
---   pinned                an earlier call with the same key may have arrived
---   called                false: no call was made, as the email could not be rendered or
---                         prepared; that says nothing about the provider
---   suppress              the address does not exist: never write to it again
---   refused_copies        of a sent email: recipients besides the first whom the provider refused,
---                         each with code, message and detail
+--   batch_refused         the whole batch was refused because of one of its emails
+--   account               the fault concerns the provider or the account, not the email
+--   pinned                an earlier call with the same key may have been accepted
+--   called                false: no call was made, because the email could not be rendered or
+--                         prepared; this says nothing about the provider
+--   suppress              the address does not exist: suppress it
+--   refused_copies        of a sent email: other recipients that the provider refused, each with
+--                         code, message and detail
 --
--- Returns a row for every outcome: what became of the email, or in `refused` the
--- SQLSTATE for which nothing was changed (MG030: the lease was lost).
+-- Returns a row for every outcome: the new state of the email, or in `refused` the SQLSTATE
+-- because of which nothing was changed (MG030: the lease was lost).
 
--- What the outcomes say about providers; read before they are written, as the lease
--- tells who made the call.
+-- What the outcomes say about providers. Read before the outcomes are stored, because the lease
+-- says which provider was called.
 CREATE FUNCTION mailgres.provider_reports(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
     LANGUAGE plpgsql STABLE
 AS $$
@@ -43,9 +43,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.provider_reports(jsonb, uuid[]) IS
-    'The outcomes of calls, as far as they concern providers.';
+    'The outcomes of calls that concern providers.';
 
--- Addresses that a provider says do not exist.
+-- Suppresses addresses that do not exist, according to the provider.
 CREATE FUNCTION mailgres.suppress_reported(p_outcomes jsonb) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -65,14 +65,14 @@ $$;
 COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
     'Suppresses the addresses that a provider said do not exist.';
 
--- A provider can take an email and refuse some of its recipients: the log says which and why.
+-- A provider can accept an email and refuse some of its recipients: the log says which and why.
 CREATE FUNCTION mailgres.log_refused_copies(p_outcomes jsonb) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_outcomes constant jsonb := jsonb_path_query_array(
+    v_outcomes  constant jsonb := jsonb_path_query_array(
         p_outcomes, '$[*] ? (@.outcome == "sent" && exists (@.refused_copies))');
-    v_ids constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
+    v_ids       constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
 BEGIN
     INSERT INTO public.email_logs
         (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, provider,
@@ -90,7 +90,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.log_refused_copies(jsonb) IS
-    'Logs the recipients besides the first whom a provider refused of emails that it took.';
+    'Logs the recipients, besides the first, that a provider refused of emails that it accepted.';
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
@@ -115,7 +115,7 @@ BEGIN
             'Give an array of objects; outcome is sent (with provider_message_id) or the class of the fault.');
     END IF;
 
-    -- The conditions on these ids are there for the plan: it can only go by them.
+    -- The conditions on these ids make the plan use the primary key.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
     SELECT array_agg(p.name) FILTER (WHERE p.kind = 'resend'),
@@ -129,7 +129,7 @@ BEGIN
             WHERE NOT o.called);
     END IF;
 
-    -- Where a key protects, an outcome that a crash loses is found again by repeating the call.
+    -- Where a key protects, repeating the call recovers an outcome that was lost in a crash.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') AND EXISTS (
         SELECT FROM public.email_queue q LEFT JOIN mailgres.providers p ON p.name = q.provider
         WHERE q.id = ANY (v_ids) AND p.idempotent IS NOT TRUE)
@@ -150,18 +150,18 @@ BEGIN
         FROM public.email_queue q
         JOIN reported o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
-    ), done AS (
+    ), finished AS (
         UPDATE public.email_queue q
         SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
-                          WHEN (j.decision).dead_reason IS NULL THEN 'pending'
+                          WHEN (d.decision).dead_reason IS NULL THEN 'pending'
                           ELSE 'failed' END,
-            retries = q.retries + coalesce((j.decision).spent, 0),
-            next_retry_at = coalesce((j.decision).next_retry_at, q.next_retry_at),
+            retries = q.retries + coalesce((d.decision).spent, 0),
+            next_retry_at = coalesce((d.decision).next_retry_at, q.next_retry_at),
             sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
-            dead_at = CASE WHEN (j.decision).dead_reason IS NOT NULL THEN mailgres.now() END,
-            dead_reason = (j.decision).dead_reason,
-            uncertain_since = (j.decision).uncertain_since,
-            parked_since = (j.decision).parked_since,
+            dead_at = CASE WHEN (d.decision).dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = (d.decision).dead_reason,
+            uncertain_since = (d.decision).uncertain_since,
+            parked_since = (d.decision).parked_since,
             provider_message_id = o.provider_message_id,
             resend_id = CASE WHEN q.provider = ANY (v_resend) THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
@@ -172,24 +172,24 @@ BEGIN
                 nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
-            -- who got through a call does not kill workers
+            -- an email whose call was made does not kill workers
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
-            -- those that could not be rendered were not in the call
+            -- emails that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
             send_alone = coalesce(o.batch_refused, false),
-            batch_id = CASE WHEN o.outcome = 'sent' OR (j.decision).uncertain_since IS NOT NULL THEN q.batch_id END,
+            batch_id = CASE WHEN o.outcome = 'sent' OR (d.decision).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
         FROM reported o
-        LEFT JOIN decided j ON j.id = o.id AND j.token = o.token
+        LEFT JOIN decided d ON d.id = o.id AND d.token = o.token
         WHERE q.id = ANY (v_ids) AND q.id = o.id AND q.lease_token = o.token
         RETURNING q.id, o.token, q.status::text, q.retries::int, q.next_retry_at, q.dead_reason::text
     )
-    SELECT d.id, d.status, d.retries, d.next_retry_at, d.dead_reason, NULL
-    FROM done d
+    SELECT f.id, f.status, f.retries, f.next_retry_at, f.dead_reason, NULL
+    FROM finished f
     UNION ALL
     SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM reported o
-    WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
+    WHERE NOT EXISTS (SELECT FROM finished f WHERE f.id = o.id AND f.token = o.token);
 
     IF v_reports IS NOT NULL THEN
         PERFORM mailgres.update_provider_state(v_reports, v_uncalled);
@@ -202,4 +202,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.finish(jsonb) IS
-    'Writes the outcomes of many tries, each only if its lease is still held.';
+    'Stores the outcomes of many attempts, each only if its lease is still held.';

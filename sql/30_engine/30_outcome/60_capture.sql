@@ -1,5 +1,5 @@
--- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
--- seen before keeps its first message.
+-- Keeps messages instead of sending them: [{key, queue_id, message}]. For a repeated key the
+-- first message is kept.
 
 CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- Future rows are not in the index of the claim: an email scheduled for later or
--- waiting for a retry becomes `ready` here when it is due. What expired while it
--- waited dies instead. Bounded, so that a claim may call it first.
+-- Future rows are not in the index of the claim: an email that is scheduled for later or waits
+-- for a retry becomes `ready` here when it is due. An email that expired while it waited dies
+-- instead. The work is limited, so that a claim can call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -31,4 +31,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.promote(int) IS
-    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+    'Makes waiting emails that are due ready, and ends those that expired; returns how many it handled.';

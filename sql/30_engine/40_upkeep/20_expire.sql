@@ -1,5 +1,5 @@
--- Ends emails whose time is over. One whose earlier try may have arrived is not
--- called expired: that it is uncertain is what a person has to know.
+-- Ends emails that have expired. An uncertain email dies as uncertain, not as expired: a person
+-- has to know that it may have been delivered.
 
 CREATE FUNCTION mailgres.expire_these(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
@@ -24,7 +24,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
-    'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
+    'Ends those of the given emails that have expired and whose call has not started; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -41,4 +41,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.expire(int) IS
-    'Ends waiting emails whose time is over; returns how many.';
+    'Ends waiting emails that have expired; returns how many.';

@@ -1,8 +1,8 @@
--- The clock of a server went ahead and came back: times that were stored meanwhile lie in the
--- future, and what waits for them would wait as long as the jump was, silently. What began
--- later than now began now, and lasts as long as it would have. What a person set for a later
--- time is not touched, and emails keep their dates: docs/providers.md says what to do about
--- those that were put off. Buckets see it by themselves: mailgres.tokens_of().
+-- If the clock of a server was ahead and is set back, times that were stored meanwhile are in the
+-- future, and emails and providers would silently wait for as long as the jump was. A lease, a
+-- limit or an open circuit that started in the future starts now and keeps its length. Times that
+-- a person set are not changed, and emails keep their times: docs/providers.md says what to do
+-- about deferred emails. Buckets handle it themselves: mailgres.tokens_of().
 
 CREATE FUNCTION mailgres.correct_leases(p_limit int, p_after timestamptz) RETURNS int
     LANGUAGE plpgsql
@@ -10,7 +10,7 @@ AS $$
 DECLARE
     v_count int;
 BEGIN
-    -- As long again, so that workers that live can report.
+    -- For the same length again, so that live workers can still report.
     UPDATE public.email_queue q
     SET leased_at = mailgres.now(),
         lease_until = mailgres.now() + least(q.lease_until - q.leased_at, interval '1 hour'),
@@ -26,22 +26,22 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_leases(int, timestamptz) IS
-    'Lets leases that began in the future begin now; returns how many.';
+    'Makes leases that started in the future start now; returns how many.';
 
 CREATE FUNCTION mailgres.correct_provider(p mailgres.providers, p_after timestamptz) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_now    constant timestamptz := mailgres.now();
-    v_waits  constant boolean := coalesce(p.limited_since > p_after, false);
-    v_shut   constant boolean := p.circuit_since > p_after;
+    v_now      constant timestamptz := mailgres.now();
+    v_limited  constant boolean := coalesce(p.limited_since > p_after, false);
+    v_circuit  constant boolean := p.circuit_since > p_after;
 BEGIN
     UPDATE mailgres.providers x
-    SET limited_until = CASE WHEN v_waits THEN v_now + (p.limited_until - p.limited_since) ELSE x.limited_until END,
-        limited_since = CASE WHEN v_waits THEN v_now ELSE x.limited_since END,
-        circuit_until = CASE WHEN v_shut THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
-        probe_until = CASE WHEN v_shut THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
-        circuit_since = CASE WHEN v_shut THEN v_now ELSE x.circuit_since END,
+    SET limited_until = CASE WHEN v_limited THEN v_now + (p.limited_until - p.limited_since) ELSE x.limited_until END,
+        limited_since = CASE WHEN v_limited THEN v_now ELSE x.limited_since END,
+        circuit_until = CASE WHEN v_circuit THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
+        probe_until = CASE WHEN v_circuit THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
+        circuit_since = CASE WHEN v_circuit THEN v_now ELSE x.circuit_since END,
         failed_at = ARRAY(SELECT f FROM unnest(x.failed_at) f WHERE f <= p_after)
     WHERE x.name = p.name;
     INSERT INTO mailgres.provider_events (provider, event, reason)
@@ -50,13 +50,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_provider(mailgres.providers, timestamptz) IS
-    'Lets waits and circuits of a provider that began in the future begin now, and notes it.';
+    'Makes limits and circuits of a provider that started in the future start now, and records the event.';
 
 CREATE FUNCTION mailgres.correct_times(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- transactions that overlap have times of their own
+    -- concurrent transactions have slightly different times
     v_after     constant timestamptz := mailgres.now() + interval '1 minute';
     v_provider  mailgres.providers;
     v_count     int := 0;
@@ -81,4 +81,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_times(int) IS
-    'Corrects times that were stored before the clock of the server went back; returns how many providers and leases.';
+    'Corrects times that were stored before the clock of the server was set back; returns how many providers and leases.';

@@ -1,9 +1,8 @@
--- Dead emails that nobody dealt with leave the queue for an archive, with the whole
--- row and the whole log; after another while they leave that, too.
+-- Dead letters move to an archive after some time, with the whole row and the whole log, and are
+-- deleted from there later.
 --
--- jit = off goes with enable_seqscan = off: where a table of one row has to be read
--- whole, its plan gets a forbidding cost, and up to PostgreSQL 17 that alone would make
--- every call compile for a second.
+-- jit = off goes with enable_seqscan = off: reading a table of one row gets a prohibitive cost,
+-- and up to PostgreSQL 17 that alone would make every call compile for a second.
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -13,8 +12,8 @@ DECLARE
     v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
     v_ids    uuid[];
 BEGIN
-    -- Locked by a statement of its own: the next ones then see all that was logged
-    -- about these emails, because who logs holds the lock of the row.
+    -- Locked by a separate statement: the next ones then see everything that was logged about
+    -- these emails, because a session that logs holds the lock of the row.
     v_ids := ARRAY(
         SELECT q.id
         FROM public.email_queue q
@@ -40,7 +39,7 @@ BEGIN
     FROM public.email_queue q
     CROSS JOIN mailgres.settings s
     WHERE q.id = ANY (v_ids)
-    -- Somebody put an archived email back into the queue, and it died again.
+    -- An archived email was put back into the queue by hand, and it died again.
     ON CONFLICT (queue_id) DO UPDATE
         SET dead_reason = excluded.dead_reason, error_code = excluded.error_code, dead_at = excluded.dead_at,
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
@@ -53,8 +52,8 @@ $$;
 COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
     'Moves emails that have been dead for long to mailgres.dead_letters; returns how many.';
 
--- Takes emails out of the queue; their attachments go with them (ON DELETE CASCADE), and
--- so does what the provider capture kept. What was counted about them stays counted.
+-- Deletes emails with their attachments (ON DELETE CASCADE), their log and the messages that the
+-- provider capture kept. The rollups still count them.
 CREATE FUNCTION mailgres.delete_emails(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -71,7 +70,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_emails(uuid[]) IS
-    'Takes emails out of the queue with all that hangs on them; returns how many.';
+    'Deletes emails with everything that belongs to them; returns how many.';
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -94,4 +93,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.purge_archive(int) IS
-    'Deletes archived emails whose time in the archive is over; returns how many.';
+    'Deletes archived emails that have expired; returns how many.';

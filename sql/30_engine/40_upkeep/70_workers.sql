@@ -1,5 +1,5 @@
--- Workers say that they live. Who has not been heard of for a day is forgotten, and so is
--- a sleeper that ought to have woken long ago, because every enqueue reads the sleepers.
+-- Heartbeats of workers. A worker that was not seen for a day is deleted, and so is a sleeper
+-- that should have woken long ago, because every enqueue reads the sleepers.
 
 CREATE FUNCTION mailgres.heartbeat(
     p_worker text, p_version text DEFAULT '', p_details jsonb DEFAULT '{}', p_providers text[] DEFAULT NULL,
@@ -19,7 +19,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.heartbeat(text, text, jsonb, text[], boolean) IS
-    'A worker is alive and has these providers; returns 1.';
+    'Records that a worker is alive and has these providers; returns 1.';
 
 CREATE FUNCTION mailgres.sign_off(p_worker text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -29,7 +29,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.sign_off(text) IS 'A worker stops and is not counted as alive any more.';
+COMMENT ON FUNCTION mailgres.sign_off(text) IS 'Records that a worker stopped: it no longer counts as alive.';
 
 CREATE FUNCTION mailgres.delete_stale_workers(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -42,14 +42,14 @@ BEGIN
     WHERE w.worker = ANY (ARRAY(
         SELECT x.worker FROM mailgres.workers x
         WHERE x.seen_at <= mailgres.now() - interval '1 day'
-           -- cron starts one every few minutes, each with a name of its own
+           -- cron starts one every few minutes, each with its own name
            OR x.on_demand AND x.seen_at <= mailgres.now() - interval '1 hour'
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_workers = ROW_COUNT;
     DELETE FROM mailgres.janitor_failures f WHERE f.failed_at <= mailgres.now() - interval '1 day';
 
-    -- The real time, as whoever fell asleep wrote it.
+    -- sleeps_until is in real time: mark_asleep uses clock_timestamp()
     DELETE FROM mailgres.sleepers s
     WHERE s.worker = ANY (ARRAY(
         SELECT x.worker FROM mailgres.sleepers x
@@ -62,12 +62,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_stale_workers(int) IS
-    'Removes workers not seen for a day and sleepers that never woke; returns how many.';
+    'Deletes workers that were not seen for a day and sleepers that never woke; returns how many.';
 
--- A worker counts for a minute after it was last seen, so that a restart goes unnoticed;
--- one that works on demand for a quarter of an hour, because cron calls it now and then. If
--- there is none at all, no provider is missing: the alert no_processor is about that. A
--- worker of a version that does not say which providers it has may have any.
+-- A worker counts as live for a minute after it was last seen, so that a restart goes unnoticed;
+-- an on-demand worker for 15 minutes, because cron calls it from time to time. If no worker is
+-- live, no provider is missing: the alert no_processor covers that. A worker of a version that
+-- does not report its providers may have any.
 CREATE FUNCTION mailgres.missing_providers()
     RETURNS TABLE (provider text, routes text[], since timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -91,4 +91,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.missing_providers() IS
-    'Providers that routes lead to and no live worker has, with these routes, and since when.';
+    'Providers of routes that no live worker has, with these routes, and since when.';

@@ -1,5 +1,5 @@
--- A janitor that keeps failing harms nobody at once: counts stand still, dead workers' emails
--- do not come back. So each failure in a row is counted until a run of the same worker
+-- A janitor that keeps failing has no immediate effect: counts stop changing, emails of dead
+-- workers are not reaped. So failures in a row are counted, until a run of the same worker
 -- succeeds, for an alert and for `mailgres doctor`.
 
 CREATE FUNCTION mailgres.record_janitor_run(p_janitor text, p_worker text, p_error text, p_every interval) RETURNS void
@@ -19,9 +19,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.record_janitor_run(text, text, text, interval) IS
-    'Counts a failed run of a janitor; without an error: forgets those before, as a run succeeded.';
+    'Counts a failed run of a janitor; without an error, deletes its earlier failures, because the run succeeded.';
 
--- An alert for each janitor, whichever worker it fails for.
+-- One row for each janitor, whichever workers it fails for.
 CREATE FUNCTION mailgres.failing_janitors()
     RETURNS TABLE (janitor text, worker text, failures int, since timestamptz, error text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -33,4 +33,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.failing_janitors() IS
-    'Janitors that fail at the moment: the worker with the most failures in a row, and its last error.';
+    'Janitors that are failing now: the worker with the most failures in a row, and its last error.';

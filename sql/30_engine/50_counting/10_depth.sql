@@ -1,17 +1,17 @@
--- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
--- indexes, whatever else is in the table, and of no more than a million of a kind:
--- beyond that the numbers say how many there are at least.
+-- Counts open emails; see mailgres.depth. One scan of the open emails by their partial indexes,
+-- whatever else is in the table, and of at most a million emails of each kind: beyond that the
+-- counts are lower bounds.
 
--- How many claims there have been: the rounds that tenants wait for are counted in these.
+-- The number of claims so far: how long tenants wait is counted in claims.
 CREATE FUNCTION mailgres.claim_number() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT r.last_value FROM mailgres.claim_numbers r $$;
 
-COMMENT ON FUNCTION mailgres.claim_number() IS 'How many claims there have been.';
+COMMENT ON FUNCTION mailgres.claim_number() IS 'How many claims have been made.';
 
 -- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
--- plpgsql, but planned at each call, whatever its caller does without: the right plan depends
--- on how much there is.
+-- plpgsql, but planned at each call, whatever settings its caller has: the right plan depends on
+-- the number of emails.
 CREATE FUNCTION mailgres.count_depth(p_most int DEFAULT 1000000)
     RETURNS TABLE (
         status text, template_type text, retries int, route text, tenant_id text,
@@ -61,25 +61,25 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.count_depth(int) IS
-    'Counts open emails, now, and no more than so many of a kind: by status, template and retries, and by route and tenant.';
+    'Counts open emails now, at most p_most of each kind: by status, template and retries, and by route and tenant.';
 
--- A janitor calls it every few seconds. Who comes too early changes nothing: several
--- workers count no more often than one, and counting takes at most a tenth of the time.
--- Where there is more than can be counted in the time of a statement, the numbers that
--- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
--- there are none yet (its row was never valid), fewer are counted the next time.
+-- A janitor calls this every few seconds. A call that comes too early changes nothing: several
+-- workers count no more often than one, and counting takes at most a tenth of the time. If there
+-- are more emails than can be counted within the statement timeout, the old counts stay valid,
+-- with their `as_of`: otherwise every reader would count, too. If there are no counts yet (its
+-- row was never valid), fewer emails are counted the next time.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    c_most   constant int := CASE
+    c_most          constant int := CASE
         WHEN EXISTS (SELECT FROM mailgres.depth d WHERE d.valid_until < d.as_of) THEN 10000
         ELSE 1000000 END;
-    v_start  constant timestamptz := clock_timestamp();
-    v_now    constant timestamptz := mailgres.now();
+    v_start         constant timestamptz := clock_timestamp();
+    v_now           constant timestamptz := mailgres.now();
     v_claim_number  constant bigint := mailgres.claim_number();
-    v_took   interval;
-    v_most   bigint;
+    v_took          interval;
+    v_most          bigint;
 BEGIN
     PERFORM FROM mailgres.depth d
     WHERE v_now BETWEEN d.as_of AND d.tried_at + greatest(p_every, 10 * d.took) - interval '1 microsecond';
@@ -133,9 +133,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.measure_depth(interval) IS
-    'Counts open emails and keeps the numbers, unless that was done just now; returns whether it did.';
+    'Counts open emails and stores the counts, unless they were stored just before; returns 1 if it did, otherwise 0.';
 
--- The numbers that were kept; where nobody kept any lately, they are counted on the spot.
+-- The stored counts, or if there are no recent ones, counts of this moment.
 CREATE VIEW mailgres.current_depth_by_template WITH (security_invoker = true) AS
 SELECT d.status, d.template_type, d.retries, d.emails, d.due, d.recent, d.parked, d.oldest, d.newest,
        d.oldest_due, d.oldest_lease, d.as_of
@@ -149,7 +149,7 @@ WHERE c.template_type IS NOT NULL
   AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
 
 COMMENT ON VIEW mailgres.current_depth_by_template IS
-    'Open emails by status, template and retries: as counted lately, else counted now.';
+    'Open emails by status, template and retries: the stored counts if they are recent, otherwise counted now.';
 
 CREATE VIEW mailgres.current_depth_by_tenant WITH (security_invoker = true) AS
 SELECT d.route, d.tenant_id, d.emails, d.due, d.oldest_due, d.last_due, d.claim_number, d.as_of
@@ -162,4 +162,4 @@ WHERE c.tenant_id IS NOT NULL
   AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
 
 COMMENT ON VIEW mailgres.current_depth_by_tenant IS
-    'Waiting emails by route and tenant: as counted lately, else counted now.';
+    'Waiting emails by route and tenant: the stored counts if they are recent, otherwise counted now.';

@@ -1,5 +1,5 @@
--- The rollups and what is not yet added to them: exact at any moment. A cell may come
--- several times, so whoever asks sums.
+-- The rollups plus the deltas that are not yet added to them: always exact. A cell may have
+-- several rows, so every query has to sum them.
 
 CREATE VIEW mailgres.counted_by_template WITH (security_invoker = true) AS
 SELECT r.hour, r.template_type, r.status, r.emails FROM mailgres.rollup_by_template r
@@ -68,8 +68,8 @@ COMMENT ON VIEW mailgres.counted_by_status IS
 COMMENT ON VIEW mailgres.counted_dead IS
     'Dead letters in the queue by the hour in which they died, tenant, error code and reason; sum them.';
 COMMENT ON VIEW mailgres.counted_by_minute IS 'What happened to emails in each minute; sum them.';
-COMMENT ON VIEW mailgres.counted_by_attempt IS 'Tries by hour, number of the try and outcome; sum them.';
+COMMENT ON VIEW mailgres.counted_by_attempt IS 'Attempts by hour, number of the attempt and outcome; sum them.';
 COMMENT ON VIEW mailgres.counted_by_fault IS
-    'Tries that failed by hour, provider, class and code of the fault; sum them.';
+    'Failed attempts by hour, provider, and class and code of the fault; sum them.';
 COMMENT ON VIEW mailgres.counted_tenants IS
-    'Tries made for each tenant, and what its last claim had: sum processed, and batch of the newest claimed_at.';
+    'Attempts made for each tenant, and the size of its last claim: sum processed, and batch of the newest claimed_at.';

@@ -1,4 +1,4 @@
--- Adds the deltas to the rollups, a bounded number at a time.
+-- Adds the deltas to the rollups, a limited number at a time.
 
 CREATE FUNCTION mailgres.fold_counts(p_limit int) RETURNS int
     LANGUAGE plpgsql
@@ -50,7 +50,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_counts(int) IS
-    'Adds deltas of what became of emails; returns how many were added.';
+    'Adds deltas of the outcomes of emails to the rollups; returns how many.';
 
 CREATE FUNCTION mailgres.fold_attempts(p_limit int) RETURNS int
     LANGUAGE plpgsql
@@ -105,13 +105,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_attempts(int) IS
-    'Adds deltas of what was done; returns how many were added.';
+    'Adds deltas of events to the rollups; returns how many.';
 
 CREATE FUNCTION mailgres.fold_rollups(p_limit int DEFAULT 10000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- One at a time: two folders would take the same rollup rows in other orders.
+    -- One at a time: two folds would lock the same rollup rows in different orders.
     IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold_rollups')) THEN
         RETURN 0;
     END IF;
@@ -120,10 +120,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_rollups(int) IS
-    'Adds deltas to the rollups; returns how many were added.';
+    'Adds deltas to the rollups; returns how many of the kind that had more.';
 
--- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
--- minutes after a week and a day.
+-- Counts expire, too. Counts of the queue are deleted when their hour has no emails left, minutes
+-- after eight days.
 CREATE FUNCTION mailgres.delete_expired_rollups(p_limit int DEFAULT 10000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -156,4 +156,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_expired_rollups(int) IS
-    'Removes counts that are too old for anybody to ask for; returns how many.';
+    'Deletes counts that have expired; returns how many.';

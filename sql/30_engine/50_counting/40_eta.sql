@@ -1,6 +1,6 @@
--- When the backlog will be out. An estimate by what is known now: the first provider of
--- a route that can be used, its limits and quotas, and how fast emails left lately. Other
--- providers of the route may make it sooner, new emails and faults later.
+-- When the backlog will be drained. An estimate from the current state: the first usable provider
+-- of a route, its limits and quotas, and the recent throughput. Other providers of the route may
+-- make it sooner, new emails and faults later.
 
 CREATE FUNCTION mailgres.usable_at(p mailgres.providers) RETURNS timestamptz
     LANGUAGE sql STABLE
@@ -10,7 +10,7 @@ RETURN CASE WHEN p.enabled THEN greatest(
                    WHEN 'half_open' THEN p.probe_until END) ELSE 'infinity' END;
 
 COMMENT ON FUNCTION mailgres.usable_at(mailgres.providers) IS
-    'When a provider can be used again, as far as is known; infinity means not by itself.';
+    'When a provider can be used again, as far as is known; infinity means not without action.';
 
 CREATE FUNCTION mailgres.unusable_because(p mailgres.providers) RETURNS text
     LANGUAGE sql STABLE
@@ -23,7 +23,7 @@ RETURN CASE
 COMMENT ON FUNCTION mailgres.unusable_because(mailgres.providers) IS
     'Why a provider cannot be used now: disabled, paused, circuit, quota or rate; null if it can.';
 
--- Emails a second by the limits of a provider, else as in the last 15 minutes.
+-- Emails per second by the limits of a provider, otherwise the rate of the last 15 minutes.
 CREATE FUNCTION mailgres.send_rate_of(p mailgres.providers, OUT per_second double precision, OUT why text)
     LANGUAGE plpgsql STABLE
 AS $$
@@ -45,9 +45,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.send_rate_of(mailgres.providers) IS
-    'How many emails a provider takes in a second, by its limits or as in the last 15 minutes.';
+    'How many emails per second a provider accepts, by its limits or by the last 15 minutes.';
 
--- Day by day, as quotas go.
+-- Computed day by day, because of the quotas.
 CREATE FUNCTION mailgres.drained_at(
     p mailgres.providers, p_emails bigint, p_starts timestamptz, OUT at timestamptz, OUT why text
 )
@@ -55,7 +55,7 @@ CREATE FUNCTION mailgres.drained_at(
 AS $$
 DECLARE
     c_years   constant int := 10;
-    v_pace    double precision;
+    v_rate    double precision;
     v_rest    double precision := p_emails;
     v_from    timestamptz := p_starts;
     v_ends    timestamptz;
@@ -63,7 +63,7 @@ DECLARE
     v_month   double precision := p.monthly_quota;
     v_can     double precision;
 BEGIN
-    SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.send_rate_of(p) x;
+    SELECT x.per_second, x.why INTO v_rate, why FROM mailgres.send_rate_of(p) x;
     SELECT p.daily_quota - coalesce(max(mailgres.used_of_quota(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
            p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
     INTO v_day, v_month
@@ -72,13 +72,13 @@ BEGIN
 
     FOR v_number IN 1 .. c_years * 366 LOOP
         v_ends := date_trunc('day', v_from, 'UTC') + interval '24 hours';
-        v_can := least(v_day, v_month, v_pace * date_part('epoch', v_ends - v_from));
+        v_can := least(v_day, v_month, v_rate * date_part('epoch', v_ends - v_from));
         IF v_can < 0 THEN
             v_can := 0;  -- a quota that was lowered
         END IF;
         IF v_can IS NULL OR v_rest <= v_can THEN
-            IF v_pace IS NOT NULL OR why = 'quota' THEN
-                at := v_from + coalesce(v_rest / v_pace, 0) * interval '1 second';
+            IF v_rate IS NOT NULL OR why = 'quota' THEN
+                at := v_from + coalesce(v_rest / v_rate, 0) * interval '1 second';
             END IF;
             RETURN;
         END IF;
@@ -94,7 +94,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.drained_at(mailgres.providers, bigint, timestamptz) IS
-    'When so many emails will have left by a provider; null if nobody can tell.';
+    'When this many emails will have been sent through a provider; null if it cannot be estimated.';
 
 CREATE FUNCTION mailgres.eta()
     RETURNS TABLE (
@@ -103,9 +103,9 @@ CREATE FUNCTION mailgres.eta()
 AS $$
 #variable_conflict use_column
 DECLARE
-    v         record;
-    v_out     record;
-    v_closed  text;
+    v          record;
+    v_drained  record;
+    v_because  text;
 BEGIN
     FOR v IN
         WITH by_route AS (
@@ -140,13 +140,13 @@ BEGIN
         ELSIF provider IS NULL THEN
             why := 'no provider';
         ELSE
-            v_closed := mailgres.unusable_because(v.provider);
-            why := v_closed;
+            v_because := mailgres.unusable_because(v.provider);
+            why := v_because;
             IF isfinite(v.starts) THEN
                 starts := v.starts;
-                SELECT * INTO v_out FROM mailgres.drained_at(v.provider, v.ahead, v.starts);
-                at := v_out.at;
-                why := CASE WHEN v_out.why = 'quota' OR v_closed IS NULL THEN v_out.why ELSE v_closed END;
+                SELECT * INTO v_drained FROM mailgres.drained_at(v.provider, v.ahead, v.starts);
+                at := v_drained.at;
+                why := CASE WHEN v_drained.why = 'quota' OR v_because IS NULL THEN v_drained.why ELSE v_because END;
                 IF v.tenants_at > at THEN
                     at := v.tenants_at;
                     why := 'rate of a tenant';
@@ -163,4 +163,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.eta() IS
-    'For each route with waiting emails: how many, when they will be out, and what it depends on.';
+    'For each route with waiting emails: how many, when they will have been sent, and what that depends on.';
