@@ -1446,33 +1446,33 @@ COMMENT ON COLUMN mailgres.notification_state.webhook_off_since IS 'Since when t
 
 -- ---- sql/30_engine/10_triggers/10_normalize_manual_update.sql
 
--- A word on the settings that the functions of the engine carry:
+-- The settings of the engine's functions:
 --
 --   search_path = pg_catalog, pg_temp     they run with the rights of their owner. The path
---                                         names pg_temp, last: else PostgreSQL looks for
---                                         types there first, where a caller can plant them
---   plan_cache_mode = force_generic_plan  to plan them anew costs more than to run them
+--                                         names pg_temp last: otherwise PostgreSQL looks there
+--                                         first for types, and a caller could create some
+--   plan_cache_mode = force_generic_plan  planning them again costs more than running them
 --   enable_seqscan = off                  a plan made while the queue is empty is kept
---                                         when it is full: it has to go by an index
---   jit = off                             the costs which that makes up would call for it
---   enable_nestloop = off                 (log_changes) two sets whose size a plan cannot know
+--                                         when it is full, so it has to use an index
+--   jit = off                             the inflated costs of such a plan would start the JIT
+--   enable_nestloop = off                 (log_changes) joins two sets of unknown size
 
--- People change rows by hand: they set next_retry_at, put a dead email back to
--- pending, free one that hangs. This trigger completes such a change, so that it
--- passes the CHECKs and does what was meant. The engine's own statements are
--- complete, so for them only the WHEN below is evaluated.
+-- People change rows by hand: they set next_retry_at, set a dead email back to pending,
+-- release one that hangs. This trigger completes such a change, so that it passes the CHECKs
+-- and has the intended effect. The engine's own statements are complete, so for them only the
+-- WHEN below is evaluated.
 
 CREATE FUNCTION mailgres.normalize_manual_update() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     NEW.next_retry_at := coalesce(NEW.next_retry_at, mailgres.now());
-    -- The promoter makes the row ready again when it is due, on a route that exists.
+    -- promote() sets it to ready again when it is due and its route exists.
     NEW.ready := NEW.ready AND NEW.status = 'pending' AND NEW.next_retry_at <= mailgres.now()
         AND EXISTS (SELECT FROM mailgres.routes r WHERE r.route = NEW.route);
 
     IF NEW.status <> 'sending' AND NEW.lease_token IS NOT NULL THEN
-        IF NEW.status <> 'sent' THEN  -- what was taken from a worker may have gone out
+        IF NEW.status <> 'sent' THEN  -- an email taken from a worker may have been sent
             NEW.uncertain_since := coalesce(NEW.uncertain_since, NEW.attempt_started_at);
         END IF;
         NEW.lease_token := NULL;
@@ -1490,7 +1490,7 @@ BEGIN
         NEW.dead_at := NULL;
         NEW.dead_reason := NULL;
         IF OLD.status = 'failed' AND NEW.retries >= NEW.max_retries THEN
-            NEW.retries := 0;  -- else its next fault would be its last
+            NEW.retries := 0;  -- otherwise it would die at its next error
         END IF;
     END IF;
 
@@ -1498,7 +1498,7 @@ BEGIN
         NEW.sent_at := coalesce(NEW.sent_at, mailgres.now());
         NEW.provider_message_id := coalesce(NEW.provider_message_id, NEW.resend_id);
         IF NEW.provider_message_id IS NULL THEN
-            NEW.provider := NULL;  -- nobody of ours sent it
+            NEW.provider := NULL;  -- none of our workers sent it
         END IF;
         NEW.uncertain_since := NULL;
     END IF;
@@ -1521,25 +1521,26 @@ CREATE TRIGGER normalize_manual_update
     )
     EXECUTE FUNCTION mailgres.normalize_manual_update();
 
--- The same for rows that somebody imports with the columns of the contract alone. The WHEN of
--- a trigger is read anew by every statement, so it is short; a complete row passes unchanged.
+-- The same for imported rows that only have the columns of the contract. Every statement reads
+-- the WHEN of a trigger again, so it is short; a complete row is not changed.
 CREATE TRIGGER normalize_import
     BEFORE INSERT ON public.email_queue
     FOR EACH ROW WHEN (NEW.status <> 'pending' OR NEW.next_retry_at IS NULL)
     EXECUTE FUNCTION mailgres.normalize_manual_update();
 
--- `UPDATE email_queue SET status = 'pending'` must not send an email twice. One that may have
--- arrived goes again while its key protects it, at the provider that knows the key. Otherwise
--- the row stays as it is, is not counted as changed, and a warning says what to do. Consent
--- is a new generation, that is a new key: retry_email(…, p_accept_duplicate => true) gives one.
+-- `UPDATE email_queue SET status = 'pending'` must not send an email twice. An uncertain email
+-- is sent again while its key protects it, through the provider that knows the key. Otherwise
+-- the row is not changed, is not counted as changed, and a warning says what to do. To accept
+-- a duplicate is to set a new generation, that is a new key: retry_email(…, p_accept_duplicate
+-- => true) does so.
 
 CREATE FUNCTION mailgres.warn_uncertain(p_queue_id uuid) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    c_most       constant int := 10;  -- of one statement: a client shows them all
+    c_most       constant int := 10;  -- warnings per statement: a client shows all of them
     v_statement  constant text := date_part('epoch', statement_timestamp())::numeric::text;
-    v_warned       constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
+    v_warned     constant text[] := string_to_array(current_setting('mailgres.warned', true), ' ');
     v_count      constant int := 1 + CASE WHEN v_warned[1] = v_statement THEN v_warned[2]::int ELSE 0 END;
 BEGIN
     PERFORM set_config('mailgres.warned', v_statement || ' ' || v_count, true);
@@ -1555,7 +1556,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.warn_uncertain(uuid) IS
-    'Warns that an email was not put back to pending because it may have arrived.';
+    'Warns that an email was not set back to pending because an earlier attempt may have been delivered.';
 
 CREATE FUNCTION mailgres.hold_uncertain() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -1563,11 +1564,11 @@ AS $$
 DECLARE
     v_before  public.email_queue;
 BEGIN
-    -- The doubt stays with what is cancelled or dead because of it, whatever is written there.
+    -- A cancelled email, or one that died as uncertain, stays uncertain, whatever is written.
     IF NEW.status = 'cancelled' OR NEW.status = 'failed' AND NEW.dead_reason = 'uncertain' THEN
         NEW.uncertain_since := coalesce(NEW.uncertain_since, OLD.uncertain_since);
     END IF;
-    -- Workers clear attempt_started_at; consent is a new generation.
+    -- Workers clear attempt_started_at; a new generation accepts a duplicate.
     IF NEW.status <> 'pending' OR OLD.status = 'pending' OR NEW.generation <> OLD.generation
        OR (OLD.status = 'sending' AND NEW.attempt_started_at IS NULL) THEN
         RETURN NEW;
@@ -1582,7 +1583,7 @@ BEGIN
         NEW.batch_size := OLD.batch_size;
         RETURN NEW;
     END IF;
-    -- A call that is under way: as reap does when its worker dies.
+    -- A call is in progress: decide as reap does when a worker dies.
     IF OLD.status = 'sending' AND EXISTS (
         SELECT FROM public.email_templates t
         WHERE t.template_type = OLD.template_type AND t.on_uncertain = 'resend') THEN
@@ -1594,9 +1595,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.hold_uncertain() IS
-    'Leaves an email as it is that may have arrived and would be sent again by a change by hand.';
+    'Refuses a change by hand that would send an uncertain email again.';
 
--- Before normalize_manual_update, by the order of their names.
+-- Runs before normalize_manual_update: triggers run in the order of their names.
 CREATE TRIGGER hold_uncertain
     BEFORE UPDATE ON public.email_queue
     FOR EACH ROW
@@ -1605,11 +1606,11 @@ CREATE TRIGGER hold_uncertain
 
 -- ---- sql/30_engine/10_triggers/20_log_changes.sql
 
--- Whoever changes an email, and by whatever path, these triggers write the log and the
--- deltas of the rollups in the same transaction. They see whole statements, so a finish
--- of a hundred emails appends its rows in one go.
+-- These triggers write the log and the deltas of the rollups in the transaction of the change,
+-- whoever changes an email and however. They are statement triggers, so finishing a hundred
+-- emails appends all its rows at once.
 
--- The bucket of a time to delivery. Of several languages this is the one that is inlined.
+-- The bucket of a time to delivery. A SQL function, because PostgreSQL inlines it.
 CREATE FUNCTION mailgres.bucket_of(p_seconds double precision) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -1629,7 +1630,7 @@ END;
 COMMENT ON FUNCTION mailgres.bucket_of(double precision) IS
     'The bucket of a time to delivery: its upper bound in seconds; 0 for none.';
 
--- How long an email took. One that was sent before its time, which may be infinite, took none.
+-- The time to delivery. It is 0 for an email that was sent before it was due (which may be never).
 CREATE FUNCTION mailgres.seconds_between(p_from timestamptz, p_to timestamptz) RETURNS double precision
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END;
@@ -1637,7 +1638,7 @@ RETURN CASE WHEN p_from < p_to THEN date_part('epoch', p_to - p_from) ELSE 0 END
 COMMENT ON FUNCTION mailgres.seconds_between(timestamptz, timestamptz) IS
     'Seconds from one time to a later one; 0 if it is not later.';
 
--- Adds one email to the deltas, or takes it out. p_here: also to what is in the queue.
+-- Adds one email to the deltas or subtracts it. p_here: the change of the emails in the queue.
 CREATE FUNCTION mailgres.count_email(q public.email_queue, p_status text, p_emails int, p_here int) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -1660,7 +1661,7 @@ $$;
 COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
     'Appends the delta of one email.';
 
--- A bounce says that what was sent did not arrive. Sending anew makes that void.
+-- A bounced email was not delivered. If it is sent again, the bounce no longer counts.
 CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
@@ -1675,7 +1676,7 @@ $$;
 COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
     'Whether an email bounced since it was sent last.';
 
--- Somebody imports a history: settled emails are counted from the start.
+-- For the import of a history: settled emails are counted when they are inserted.
 CREATE FUNCTION mailgres.count_imported() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1697,7 +1698,7 @@ CREATE FUNCTION mailgres.log_changes() RETURNS trigger
     SET enable_nestloop = off SET jit = off
 AS $$
 BEGIN
-    -- How long after the try before a retry really began. Only the claim knows both.
+    -- The time between the attempt before and the retry. Only the claim knows both.
     PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
     IF FOUND THEN
         INSERT INTO mailgres.attempt_deltas
@@ -1710,13 +1711,13 @@ BEGIN
         GROUP BY n.retries;
     END IF;
 
-    -- A claim settles nothing, and what ends it is what is logged.
+    -- A claim settles nothing: the change that ends it is logged.
     PERFORM FROM new_rows n WHERE n.status <> 'sending' LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
 
-    -- One that bounced is no longer to be taken off those that were sent.
+    -- An email that is no longer sent is no longer counted as bounced.
     PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
     IF FOUND THEN
         INSERT INTO mailgres.rollup_deltas
@@ -1735,7 +1736,7 @@ BEGIN
              error_message, error_detail, next_retry_at, dead_reason)
         SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
                o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
-               -- a try that was not made has no fault; the row still has that of an earlier one
+               -- an attempt that was not made has no error; the row still has that of an earlier one
                CASE WHEN e.has_fault THEN n.error_class END, CASE WHEN e.has_fault THEN n.error_code END,
                CASE WHEN e.has_fault THEN n.error_message END, CASE WHEN e.has_fault THEN n.error_detail END,
                CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
@@ -1771,8 +1772,8 @@ BEGIN
     FROM logged l
     GROUP BY 2, 3, 4, 5, 6, 7, 8;
 
-    -- A settled email is taken out of the cell where it was and added to the one
-    -- where it is now; what stays in its cell cancels out.
+    -- A settled email is subtracted from the cell where it was and added to the cell where it
+    -- is now; if that is the same cell, the two cancel out.
     INSERT INTO mailgres.rollup_deltas
         (hour, template_type, tenant_id, provider, error_code, status, retries, within,
          dead_hour, dead_reason, emails, here, seconds, oldest, newest)
@@ -1804,7 +1805,7 @@ CREATE TRIGGER log_changes
     AFTER UPDATE ON public.email_queue REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION mailgres.log_changes();
 
--- Emails that leave the queue are still counted, but no longer as being in it.
+-- Deleted emails are still counted, but not as emails in the queue.
 CREATE FUNCTION mailgres.count_removed() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
@@ -1829,7 +1830,7 @@ CREATE FUNCTION mailgres.count_truncated() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Who folds at this moment has to be done first, or his counts would stay.
+    -- Wait for a fold in progress: otherwise its counts would stay.
     PERFORM pg_advisory_xact_lock(hashtext('mailgres.fold_rollups'));
     DELETE FROM mailgres.rollup_by_status;
     DELETE FROM mailgres.rollup_dead;
@@ -1844,42 +1845,42 @@ CREATE TRIGGER count_truncated
 
 -- ---- sql/30_engine/10_triggers/30_wake.sql
 
--- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions
--- share, so it is sent only while somebody sleeps who wants to know. The check
--- runs at commit (deferred): a transaction that enqueued while the worker was
--- awake and commits after it fell asleep still wakes it.
+-- Wakes sleeping workers. NOTIFY takes a lock that all committing transactions share, so it is
+-- sent only while a worker sleeps that waits for such an email. The check runs at commit
+-- (deferred): a transaction that enqueued while the worker was awake and commits after it fell
+-- asleep still wakes it.
 
 CREATE FUNCTION mailgres.wake() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_looked  text;
-    v_due     numeric;  -- a time as text would depend on DateStyle and TimeZone
+    v_checked  text;
+    v_due      numeric;  -- a time as text would depend on DateStyle and TimeZone
 BEGIN
-    -- Once per transaction is enough: an email that is due now stands for all others,
-    -- one that is due later for those after it.
-    IF current_setting('mailgres.looked', true) = 'now' THEN
+    -- One check per transaction is enough: a due email covers all others, and a later one
+    -- covers those after it.
+    IF current_setting('mailgres.wake_checked', true) = 'now' THEN
         RETURN NULL;
     ELSIF NEW.ready THEN
-        v_looked := set_config('mailgres.looked', 'now', true);
+        v_checked := set_config('mailgres.wake_checked', 'now', true);
     ELSE
-        v_looked := current_setting('mailgres.looked', true);
+        v_checked := current_setting('mailgres.wake_checked', true);
         v_due := extract(epoch FROM NEW.next_retry_at);
-        IF v_looked <> '' AND v_looked::numeric <= v_due THEN
+        IF v_checked <> '' AND v_checked::numeric <= v_due THEN
             RETURN NULL;
         END IF;
-        v_looked := set_config('mailgres.looked', v_due::text, true);
+        v_checked := set_config('mailgres.wake_checked', v_due::text, true);
     END IF;
 
-    -- A transaction of a stricter level sees the sleepers of its beginning only, so it
-    -- cannot know, and notifies.
+    -- A transaction with a stricter isolation level only sees the sleepers of its start, so it
+    -- always notifies.
     IF EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.sleeps_until > greatest(NEW.next_retry_at, clock_timestamp())
     ) OR (NEW.next_retry_at <= clock_timestamp()
           AND current_setting('transaction_isolation') <> 'read committed') THEN
-        v_looked := set_config('mailgres.looked', 'now', true);
-        -- A transaction that notified could not be prepared: the workers' next poll finds its emails.
+        v_checked := set_config('mailgres.wake_checked', 'now', true);
+        -- PREPARE TRANSACTION fails after NOTIFY, so do not notify: the workers' next poll finds the emails.
         IF current_query() ~* 'prepare([[:space:]]|/[*].*[*]/|--[^[:cntrl:]]*[[:cntrl:]])+transaction' THEN
             RETURN NULL;
         END IF;
@@ -1889,15 +1890,15 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that wants to know.';
+COMMENT ON FUNCTION mailgres.wake() IS 'Notifies the workers if one sleeps that waits for this email.';
 
 CREATE CONSTRAINT TRIGGER wake_after_insert
     AFTER INSERT ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION mailgres.wake();
 
--- Retried, rescheduled, given back or changed by hand. Also what a worker puts back: by then
--- it may sleep itself, having found nothing else, and others do not know of it.
+-- Retried, rescheduled, given back or changed by hand. Also emails that a worker gives back: by
+-- then that worker may sleep, and the other workers do not know about them.
 CREATE CONSTRAINT TRIGGER wake_after_update
     AFTER UPDATE ON public.email_queue
     DEFERRABLE INITIALLY DEFERRED
@@ -1907,11 +1908,11 @@ CREATE CONSTRAINT TRIGGER wake_after_update
 
 -- ---- sql/30_engine/20_claim/05_commit_durably.sql
 
--- Before a worker calls a provider, the database must know that it does; and where no key
--- protects, the outcome must not be forgotten. With synchronous_commit = off a crash of
--- PostgreSQL loses commits of the last moments, and those emails would be sent again. So what
--- is weaker than `on` is raised for this transaction; remote_apply, which is stronger, stays.
--- A SET clause of a function would not do: it ends before the commit.
+-- Before a worker calls a provider, the database must have recorded it on disk; and where no
+-- key protects, the outcome must not be lost. With synchronous_commit = off a crash of
+-- PostgreSQL loses the last commits, and those emails would be sent again. So a setting weaker
+-- than `on` is raised for this transaction; the stronger remote_apply is kept. A SET clause of a
+-- function would not work: it ends before the commit.
 
 CREATE FUNCTION mailgres.commit_durably() RETURNS void
     LANGUAGE plpgsql
@@ -1924,16 +1925,16 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.commit_durably() IS
-    'Lets this transaction commit to disk, whatever synchronous_commit says.';
+    'Makes this transaction commit to disk, whatever synchronous_commit says.';
 
 -- ---- sql/30_engine/20_claim/10_limits.sql
 
--- How much may go out now: by rate limits and quotas. Who asks in order to claim locks
--- the buckets, so that two claims do not take the same tokens.
+-- How much may be sent now under rate limits and quotas. A claim locks the buckets, so that two
+-- claims do not take the same tokens.
 
--- One that was filled in the future was filled before the clock went back. Nobody knows how
--- long ago that was, so it is full, as it is after a second. (A claim may be a little older
--- than the one that filled it last.)
+-- A bucket that was filled in the future was filled before the clock was set back. Nobody knows
+-- how long ago that was, so it counts as full, as it would be after a second. (Up to 10 seconds
+-- are normal: the transaction of this claim may have started before the one that filled it.)
 CREATE FUNCTION mailgres.tokens_of(b mailgres.buckets) RETURNS double precision
     LANGUAGE sql STABLE
 RETURN CASE
@@ -1943,18 +1944,18 @@ RETURN CASE
         b.tokens + b.per_second * greatest(date_part('epoch', mailgres.now() - b.filled_at), 0))
 END;
 
-COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'What a bucket holds now.';
+COMMENT ON FUNCTION mailgres.tokens_of(mailgres.buckets) IS 'How many tokens a bucket holds now.';
 
--- Who waited for the bucket may be older than who filled it last: that time is not filled in
--- twice.
+-- A transaction that waited for the bucket may be older than the one that filled it last: the
+-- time in between must not be filled twice.
 CREATE FUNCTION mailgres.filled_until(b mailgres.buckets) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN CASE WHEN b.filled_at BETWEEN mailgres.now() AND mailgres.now() + interval '10 seconds' THEN b.filled_at
             ELSE mailgres.now() END;
 
-COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'Until when a bucket is filled once it was looked at now.';
+COMMENT ON FUNCTION mailgres.filled_until(mailgres.buckets) IS 'The new filled_at of a bucket that is filled now.';
 
--- Sets a limit; null takes it away. A bucket that gets another rate keeps what it holds.
+-- Sets a limit; null removes it. A bucket whose rate changes keeps its tokens.
 CREATE FUNCTION mailgres.set_bucket(p_name text, p_per_second double precision) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -1973,7 +1974,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_bucket(text, double precision) IS
-    'Sets how much may go out in a second; null means without limit.';
+    'Sets how much may be sent in a second; null means no limit.';
 
 CREATE FUNCTION mailgres.take_tokens(p_name text, p_tokens bigint) RETURNS void
     LANGUAGE plpgsql
@@ -1992,7 +1993,7 @@ CREATE FUNCTION mailgres.used_of_quota(u mailgres.quota_usage, p_at timestamptz)
 RETURN CASE WHEN u.reported_until > p_at THEN u.reported ELSE u.emails END;
 
 COMMENT ON FUNCTION mailgres.used_of_quota(mailgres.quota_usage, timestamptz) IS
-    'How much of a quota is used: by what the provider said lately, else by our own count.';
+    'How much of a quota is used: by a recent report of the provider, or else by our own count.';
 
 CREATE FUNCTION mailgres.quota_left(p mailgres.providers) RETURNS int
     LANGUAGE plpgsql STABLE
@@ -2003,7 +2004,7 @@ BEGIN
     IF p.daily_quota IS NULL AND p.monthly_quota IS NULL THEN
         RETURN NULL;
     END IF;
-    -- What is on its way will count.
+    -- Emails that are being sent will count.
     SELECT count(*) INTO v_used FROM public.email_queue q
     WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.provider = p.name;
     RETURN (
@@ -2017,9 +2018,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.quota_left(mailgres.providers) IS
-    'How many emails the quotas of a provider leave for now; null means it has none.';
+    'How many emails the quotas of a provider allow now; null means it has no quota.';
 
--- What a claim may take for a provider.
+-- How much a claim may take for a provider.
 CREATE FUNCTION mailgres.provider_room(p_provider text, INOUT p_emails int, OUT p_calls int)
     LANGUAGE plpgsql
 AS $$
@@ -2053,7 +2054,7 @@ $$;
 COMMENT ON FUNCTION mailgres.provider_room(text, int) IS
     'How many emails, in how many calls, may be claimed for a provider now.';
 
--- When the next of a provider's tokens comes; null if there is one or no limit.
+-- When a provider's next token arrives; null if it has one or has no limit.
 CREATE FUNCTION mailgres.next_token_at(p_provider text) RETURNS timestamptz
     LANGUAGE plpgsql STABLE
 AS $$
@@ -2066,10 +2067,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.next_token_at(text) IS
-    'When a provider may be called again by its rate limits; null means now.';
+    'When the rate limits of a provider allow the next call; null means now.';
 
--- A tenant whose bucket another claim has at this moment is left to that one: claims come
--- to the tenants in any order, so they must not wait for each other.
+-- If another claim has locked the bucket of a tenant, this claim skips the tenant: claims visit
+-- tenants in any order, so they must not wait for each other.
 CREATE FUNCTION mailgres.tenant_room(p_tenant text) RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -2088,10 +2089,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_room(text) IS
-    'How many emails the rate limit of a tenant allows now; null means it has none.';
+    'How many emails the rate limit of a tenant allows now; null means no limit.';
 
--- Who drains the queue and finds nothing may only have to wait for a rate limit: emails
--- are ready and there is no token, or a provider put them off a moment ago.
+-- A worker that drains the queue and claims nothing may only have to wait for a rate limit:
+-- emails are ready but there is no token, or a provider just deferred them.
 CREATE FUNCTION mailgres.rate_limit_ends_at() RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
@@ -2115,19 +2116,19 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.rate_limit_ends_at() IS
-    'When emails that only wait for a rate limit may go out; null if there are none.';
+    'When emails that only wait for a rate limit can be sent; null if there are none.';
 
 -- ---- sql/30_engine/20_claim/20_routes.sql
 
--- Which routes can be served now, and by whom. The first provider of a route that is
--- not shut serves it. Shut is one with an open circuit, paused by hand, out of quota,
--- or not at hand for this worker: then the next one stands in. A provider that only
--- waits for its rate limit, for no more than a minute, is not shut: its route waits with it.
+-- Which routes can be served now, and by which provider: the first of the route that does not
+-- need a fallback. A provider needs one if it is disabled, its circuit is open, it is paused by
+-- hand, out of quota, or this worker does not have it. A provider that is rate-limited for at
+-- most a minute needs none: its route waits for it.
 
 CREATE TYPE mailgres.usable_route AS (
     route      text,
-    providers  text[],   -- those that can send now, the preferred first
-    probe      boolean   -- one email may try whether the provider is back
+    providers  text[],   -- the providers that can send now, in order of preference
+    probe      boolean   -- one email may probe whether the provider works again
 );
 
 CREATE FUNCTION mailgres.needs_fallback(p mailgres.providers) RETURNS boolean
@@ -2139,7 +2140,7 @@ RETURN NOT p.enabled
     OR coalesce(p.limited_until > mailgres.now() + interval '1 minute', false);
 
 COMMENT ON FUNCTION mailgres.needs_fallback(mailgres.providers) IS
-    'Whether another provider of the route stands in for this one.';
+    'Whether the next provider of the route is used instead of this one.';
 
 CREATE FUNCTION mailgres.is_probe_due(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
@@ -2147,20 +2148,20 @@ RETURN p.enabled
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
     AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now())
     AND CASE p.circuit WHEN 'open' THEN p.circuit_until <= mailgres.now()
-                       -- its lease may have been lengthened
+                       -- the lease of the probe may have been extended
                        WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
                            SELECT FROM public.email_queue q
                            WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
                        ELSE false END;
 
 COMMENT ON FUNCTION mailgres.is_probe_due(mailgres.providers) IS
-    'Whether it is time to try with one email if the provider is back.';
+    'Whether one email may now probe if the provider works again.';
 
-CREATE FUNCTION mailgres.usable_routes(p_providers text[], p_rpc boolean) RETURNS mailgres.usable_route[]
+CREATE FUNCTION mailgres.usable_routes(p_providers text[], p_tokenless boolean) RETURNS mailgres.usable_route[]
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
-    IF p_rpc THEN
+    IF p_tokenless THEN
         RETURN ARRAY(
             SELECT ROW(r.route, NULL, false)::mailgres.usable_route
             FROM mailgres.routes r WHERE NOT r.paused ORDER BY r.route);
@@ -2194,7 +2195,7 @@ $$;
 COMMENT ON FUNCTION mailgres.usable_routes(text[], boolean) IS
     'The routes that can be served now, probes first.';
 
--- Another provider is tried after a definite rejection: the next one of the route.
+-- After a definite rejection the next provider of the route is used.
 CREATE FUNCTION mailgres.provider_for(p_email public.email_queue, p_usable text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
 RETURN CASE
@@ -2205,29 +2206,29 @@ RETURN CASE
     ELSE p_usable[1] END;
 
 COMMENT ON FUNCTION mailgres.provider_for(public.email_queue, text[]) IS
-    'Who sends an email next: the preferred provider, or the one after that which rejected it; never another while a try may have arrived.';
+    'The provider of the next attempt: the preferred one, or the one after the provider that rejected the email; always the same one while an email is uncertain.';
 
 -- ---- sql/30_engine/20_claim/30_batches.sql
 
--- Emails that go to the provider in one call, under one key. A call whose outcome is
--- unknown is repeated with the same emails in the same order or not at all, so the
--- claim stores who belongs together, and leases such a batch whole.
+-- Emails that are sent to the provider in one call, under one key. A call whose outcome is
+-- uncertain is repeated with the same emails in the same order or not at all, so the claim
+-- stores which emails belong together, and leases such a batch as a whole.
 
--- Whoever may have arrived together with others stays with them, whatever became of it
--- since: expired, suppressed.
+-- An uncertain email of a batch stays with its batch, even if it has expired or was suppressed
+-- since.
 CREATE FUNCTION mailgres.is_in_uncertain_batch(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN q.uncertain_since IS NOT NULL AND q.batch_id IS NOT NULL;
 
 COMMENT ON FUNCTION mailgres.is_in_uncertain_batch(public.email_queue) IS
-    'Whether the email may have arrived in a batch, and so has to stay with the rest of it.';
+    'Whether the email is uncertain and belongs to a batch, so that it has to stay with it.';
 
 CREATE TYPE mailgres.call_plan AS (ids uuid[], batches uuid[], sizes int[]);
 
--- Puts emails into calls: urgent ones, those with files, those that were rejected
--- elsewhere or with a whole batch go alone, the others together; those whose sender was
--- at fault among themselves, so that they hold up nobody else. At most p_calls, urgent
--- and others in turn.
+-- Distributes emails over calls. Urgent emails, emails with attachments, and emails that were
+-- rejected by another provider or with a whole batch go alone; the others go together. Emails
+-- that wait for their sender's configuration share calls with each other only, so that they do
+-- not delay other emails. At most p_calls, urgent and other calls in turn.
 CREATE FUNCTION mailgres.plan_calls(p_ids uuid[], p_batch_size int, p_calls int, p_usable text[])
     RETURNS mailgres.call_plan
     LANGUAGE plpgsql
@@ -2269,9 +2270,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.plan_calls(uuid[], int, int, text[]) IS
-    'Puts emails into calls of a provider that takes several in one.';
+    'Distributes emails over the calls of a provider that accepts several in one call.';
 
--- At most one claim at a time has to do with a batch; the others pass it by.
+-- Only one claim at a time works on a batch; the others skip it.
 CREATE FUNCTION mailgres.try_lock_batch(p_batch uuid) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
@@ -2281,40 +2282,41 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.try_lock_batch(uuid) IS
-    'Whether this transaction alone has to do with a batch, to its end.';
+    'Whether this transaction has the lock of a batch, until it ends.';
 
--- A batch brings in emails of tenants whom the claim did not come to: their buckets, too, are
--- had at once or not at all (see tenant_room).
+-- A batch adds emails of tenants that the claim did not visit: their buckets are locked at once
+-- or not at all (see tenant_room).
 CREATE FUNCTION mailgres.try_lock_buckets(p_ids uuid[]) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_names  constant text[] := ARRAY(
+    v_names   constant text[] := ARRAY(
         SELECT DISTINCT 'tenant:' || q.tenant_id FROM public.email_queue q WHERE q.id = ANY (p_ids));
-    v_mine   int;
+    v_locked  int;
 BEGIN
-    SELECT count(*) INTO v_mine FROM (
+    SELECT count(*) INTO v_locked FROM (
         SELECT FROM mailgres.buckets b WHERE b.name = ANY (v_names) FOR UPDATE SKIP LOCKED) x;
-    RETURN v_mine = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
+    RETURN v_locked = (SELECT count(*) FROM mailgres.buckets b WHERE b.name = ANY (v_names));
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.try_lock_buckets(uuid[]) IS
-    'Whether this transaction has the rate limits of all tenants of these emails, to its end.';
+    'Whether this transaction has locked the rate limits of all tenants of these emails.';
 
--- Of emails that may have gone out in a batch, all or none: adds the rest of each batch,
--- or takes out those whose batch cannot be had whole. A claim that picks one of a batch has
--- it for itself (take_from_tenant takes its lock), but somebody else may be at work on the others,
--- or they are not reaped yet: no claim waits for another, so it comes back to them soon.
+-- Uncertain batches are claimed as a whole or not at all: adds the rest of each batch, or removes
+-- the emails of a batch that is not complete. The claim that picks an email of a batch holds the
+-- lock of the batch (take_from_tenant takes it), but another session may have locked some of the
+-- emails, or they are not reaped yet. No claim waits for another, so the batch is deferred for a
+-- moment.
 CREATE FUNCTION mailgres.complete_batches(p_ids uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_batch  record;
-    v_away   boolean;
-    v_all    uuid[];
-    v_mine   uuid[];
-    v_whole  boolean;
+    v_batch      record;
+    v_in_flight  boolean;
+    v_all        uuid[];
+    v_locked     uuid[];
+    v_whole      boolean;
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, min(q.batch_size) AS size, array_agg(q.id) AS picked
@@ -2323,30 +2325,30 @@ BEGIN
         GROUP BY q.batch_id
     LOOP
         p_ids := ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_batch.picked));
-        -- First of all: who comes back while the others are looked for was away, not settled.
-        v_away := EXISTS (
+        -- Read first: an email that returns while the others are read was in flight, not settled.
+        v_in_flight := EXISTS (
             SELECT FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at IS NOT NULL AND q.batch_id = v_batch.id);
         v_all := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending');
-        v_mine := ARRAY(
+        v_locked := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status = 'pending'
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        v_whole := cardinality(v_mine) = v_batch.size;
-        IF v_whole AND mailgres.try_lock_buckets(v_mine) THEN
-            p_ids := p_ids || v_mine;
-        ELSIF v_whole OR v_away OR cardinality(v_mine) < cardinality(v_all) THEN
+        v_whole := cardinality(v_locked) = v_batch.size;
+        IF v_whole AND mailgres.try_lock_buckets(v_locked) THEN
+            p_ids := p_ids || v_locked;
+        ELSIF v_whole OR v_in_flight OR cardinality(v_locked) < cardinality(v_all) THEN
             UPDATE public.email_queue q
             SET ready = false, next_retry_at = mailgres.now() + (1 + random()) * interval '1 second'
-            WHERE q.id = ANY (v_mine);
+            WHERE q.id = ANY (v_locked);
         ELSE
-            -- Some of it was settled, by an event or by hand: the call cannot be repeated as it was.
+            -- Some emails were settled, by an event or by hand: the call cannot be repeated unchanged.
             UPDATE public.email_queue q
             SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
-                error_message = 'an earlier try may have arrived, and its batch is no longer whole'
-            WHERE q.id = ANY (v_mine);
+                error_message = 'an earlier attempt may have arrived, and its batch is no longer whole'
+            WHERE q.id = ANY (v_locked);
         END IF;
     END LOOP;
     RETURN p_ids;
@@ -2354,25 +2356,25 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.complete_batches(uuid[]) IS
-    'Makes batches whole that may have arrived, or leaves them out.';
+    'Completes uncertain batches, or leaves them out.';
 
 -- ---- sql/30_engine/20_claim/40_pick.sql
 
--- Who is next: fair between tenants, at a cost that does not depend on how much is
--- in the table. Every step reads an exact range of an index; sent rows, future
--- rows, other tenants and the rest of the backlog are never looked at.
--- All of it is plpgsql, because that keeps its plans from call to call.
+-- Picks the next emails: fair between tenants, at a cost that does not depend on the size of
+-- the table. Every step reads an exact range of an index; sent rows, future rows, other tenants
+-- and the rest of the backlog are never read. All functions are plpgsql, because it keeps the
+-- plans between calls.
 
 CREATE TYPE mailgres.pick_state AS (
     picked    uuid[],  -- the emails picked and locked so far
     taken     jsonb,   -- how many of them each tenant has
-    has_more  text[],  -- tenants that took their whole share in this turn: they may have more
-    cursor    text,    -- the tenant after which the next turn starts
-    had       jsonb    -- what the tenant there had of its share when the last claim was full
+    has_more  text[],  -- tenants that used their whole share in this round: they may have more
+    cursor    text,    -- the tenant after which the next round starts
+    had       jsonb    -- how much of its share that tenant got before the last claim was full
 );
 
--- The next tenant after p_after that has something ready on the route.
--- Two statements, so that each has a partial index of its own.
+-- The next tenant after p_after that has a ready email on the route. Two statements, so that
+-- each uses its own partial index.
 CREATE FUNCTION mailgres.next_tenant(p_route text, p_after text, p_urgent boolean) RETURNS text
     LANGUAGE plpgsql STABLE
 AS $$
@@ -2391,7 +2393,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.next_tenant(text, text, boolean) IS
-    'The next tenant in the round that has something ready.';
+    'The next tenant in the round that has a ready email.';
 
 CREATE FUNCTION mailgres.tenant_share(p_tenant text) RETURNS int
     LANGUAGE plpgsql STABLE
@@ -2405,20 +2407,20 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_share(text) IS
-    'How many emails a tenant may have in a turn while others wait; none while it is paused.';
+    'How many emails a tenant may have per turn while other tenants wait; 0 while it is paused.';
 
--- What a processor can send that knows the template and the payload only: no content
--- of the email's own, no files, no keys.
+-- A processor that only knows the template and the payload cannot send content of the email's
+-- own, attachments, or an uncertain email, which needs its key.
 CREATE FUNCTION mailgres.is_plain(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN NOT q.has_attachments AND num_nonnulls(
     q.subject, q.from_email, q.reply_to, q.headers, q.also_to, q.cc, q.bcc, q.uncertain_since) = 0;
 
 COMMENT ON FUNCTION mailgres.is_plain(public.email_queue) IS
-    'Whether a processor can send it that knows the template and the payload only.';
+    'Whether a processor that only knows the template and the payload can send the email.';
 
--- One whose earlier try may have arrived is left to who has its provider, for a day, and
--- goes with the rest of its batch or not at all. p_plain: see is_plain.
+-- For a day, only workers that have its provider claim an uncertain email. It is claimed with
+-- the rest of its batch or not at all. p_plain: see is_plain.
 CREATE FUNCTION mailgres.is_claimable(q public.email_queue, p_providers text[], p_plain boolean) RETURNS boolean
     LANGUAGE sql
 RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_providers)
@@ -2427,7 +2429,7 @@ RETURN (q.uncertain_since IS NULL OR p_providers IS NULL OR q.provider = ANY (p_
     AND (q.uncertain_since IS NULL OR q.batch_id IS NULL OR mailgres.try_lock_batch(q.batch_id));
 
 COMMENT ON FUNCTION mailgres.is_claimable(public.email_queue, text[], boolean) IS
-    'Whether a claim may take an email that is ready.';
+    'Whether a claim may take a ready email.';
 
 -- Picks and locks the next emails of one tenant.
 CREATE FUNCTION mailgres.take_from_tenant(
@@ -2474,8 +2476,8 @@ $$;
 COMMENT ON FUNCTION mailgres.take_from_tenant(mailgres.pick_state, text, text, int, boolean, text[], boolean) IS
     'Picks and locks the next emails of one tenant.';
 
--- One turn: from the tenant after the cursor round to that one itself, until p_limit
--- emails are picked.
+-- One round: from the tenant after the cursor round to that tenant itself, until p_limit emails
+-- are picked.
 CREATE FUNCTION mailgres.take_round(
     p_state mailgres.pick_state, p_route text, p_limit int, p_urgent boolean, p_providers text[],
     p_plain boolean
@@ -2483,13 +2485,13 @@ CREATE FUNCTION mailgres.take_round(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    c_most_visits constant int := 1000;  -- bounds how many paused tenants a claim passes
-    v_start    text := p_state.cursor;
-    v_wrapped  boolean := v_start = '';
-    v_before   text;
-    v_tenant   text;
-    v_share    int;
-    v_room     int;
+    c_most_visits  constant int := 1000;  -- limits how many paused tenants a claim passes
+    v_start        text := p_state.cursor;
+    v_wrapped      boolean := v_start = '';
+    v_before       text;
+    v_tenant       text;
+    v_share        int;
+    v_room         int;
 BEGIN
     p_state.has_more := '{}';
     FOR v_visit IN 1 .. c_most_visits LOOP
@@ -2513,7 +2515,7 @@ BEGIN
         IF v_share > 0 THEN
             p_state := mailgres.take_from_tenant(
                 p_state, p_route, v_tenant, least(v_share, v_room), p_urgent, p_providers, p_plain);
-            -- Whose share the end of the claim cuts short gets the rest in the next one.
+            -- A tenant whose share is cut short by the end of the claim gets the rest in the next one.
             IF cardinality(p_state.picked) = p_limit AND v_room < least(v_share, p_limit) THEN
                 p_state.cursor := v_before;
                 p_state.had := jsonb_build_object(
@@ -2530,11 +2532,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.take_round(mailgres.pick_state, text, int, boolean, text[], boolean) IS
-    'One turn round the tenants, up to 3 x weight emails of each.';
+    'One round through the tenants, up to 3 x weight emails of each.';
 
--- While no more is ready than a claim takes, it takes all of it, and there are no turns to
--- keep: a quiet queue is the usual case, and its emails are waited for. Null: there is more,
--- or a tenant has a limit of its own.
+-- If no more emails are ready than a claim takes, it takes all of them, and needs no rounds: a
+-- quiet queue is the usual case, and it is where latency matters. Null: there are more, or a
+-- tenant has a rate limit.
 CREATE FUNCTION mailgres.pick_few(p_route text, p_limit int, p_providers text[], p_plain boolean)
     RETURNS uuid[]
     LANGUAGE plpgsql
@@ -2560,12 +2562,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pick_few(text, int, text[], boolean) IS
-    'Picks and locks all that is ready on a route, if that is not much.';
+    'Picks and locks all ready emails of a route, if there are few.';
 
--- The emails of one claim. First an urgent turn among priorities 1 and 2, for at
--- most half of the claim; then a turn among all, in which each tenant's own
--- priorities count. If that does not fill the claim: who is alone in having more
--- gets the rest, several get another turn for every ten emails of the claim.
+-- The emails of one claim. First an urgent round with priorities 1 and 2, for at most half of the
+-- claim; then a round with all emails, where priority orders the emails of each tenant. If that
+-- does not fill the claim and only one tenant has more, it gets the rest; several tenants get
+-- another round for every ten emails of the claim.
 CREATE FUNCTION mailgres.pick(
     p_route text, p_limit int, p_providers text[], p_plain boolean,
     INOUT p_cursors jsonb, OUT p_picked uuid[]
@@ -2573,11 +2575,11 @@ CREATE FUNCTION mailgres.pick(
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_urgent  text := 'urgent:' || p_route;
-    v_state   mailgres.pick_state;
+    v_urgent    text := 'urgent:' || p_route;
+    v_state     mailgres.pick_state;
     v_has_more  text[];
-    v_tenant  text;
-    v_room    int;
+    v_tenant    text;
+    v_room      int;
 BEGIN
     p_picked := mailgres.pick_few(p_route, p_limit, p_providers, p_plain);
     IF p_picked IS NOT NULL THEN
@@ -2620,9 +2622,9 @@ COMMENT ON FUNCTION mailgres.pick(text, int, text[], boolean, jsonb) IS
 
 -- ---- sql/30_engine/20_claim/50_settle_unsendable.sql
 
--- What was picked but cannot be sent now is settled or put off, so that it does
--- not stand in the way of its tenant's next claim. The conditions name no status, so
--- that no plan can go by the index on it: only by the ids.
+-- Emails that were picked but cannot be sent now are settled or deferred, so that they do not
+-- block the next claim of their tenant. The conditions do not name the status, so that no plan
+-- can use its index instead of the ids.
 
 CREATE FUNCTION mailgres.settle_unsendable(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
@@ -2630,7 +2632,7 @@ AS $$
 BEGIN
     PERFORM mailgres.expire_these(p_ids);
 
-    -- Suppressed: cancelled, unless an earlier try may have arrived.
+    -- Suppressed: cancelled, or dead if it is uncertain.
     UPDATE public.email_queue q
     SET status = CASE WHEN q.uncertain_since IS NULL THEN 'cancelled' ELSE 'failed' END,
         ready = false,
@@ -2644,14 +2646,14 @@ BEGIN
           SELECT FROM public.email_suppressions s
           WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
 
-    -- An earlier try may have arrived. Its key no longer protects, or nobody has had its
-    -- provider for days: only a person can decide.
+    -- Uncertain, and its key no longer protects it or no worker has had its provider for days:
+    -- a person has to decide.
     UPDATE public.email_queue q
     SET status = 'failed', ready = false, dead_at = mailgres.now(), dead_reason = 'uncertain',
-        error_message = 'an earlier try may have arrived, and it is too late to repeat it safely'
+        error_message = 'an earlier attempt may have arrived, and it is too late to repeat it safely'
                         || coalesce('; last fault: ' || nullif(q.error_message, ''), '')
     FROM (
-        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS given_up_after
+        SELECT x.id, x.provider AS name, p.idempotent, p.key_window, s.config_wait_total AS dead_after
         FROM public.email_queue x
         CROSS JOIN mailgres.settings s
         LEFT JOIN mailgres.providers p ON p.name = x.provider
@@ -2660,10 +2662,10 @@ BEGIN
     WHERE q.id = ANY (p_ids) AND q.id = p.id
       AND q.uncertain_since IS NOT NULL AND q.lease_token IS NULL AND q.dead_at IS NULL
       AND (p.idempotent AND q.uncertain_since + p.key_window <= mailgres.now()
-           OR q.uncertain_since + p.given_up_after <= mailgres.now());
+           OR q.uncertain_since + p.dead_after <= mailgres.now());
 
-    -- Its provider is the only one that may repeat it, and is not open now. Nobody tells
-    -- these emails when it opens before its time, so they look again now and then.
+    -- Only its own provider may repeat it, and that one is not usable now. Nothing wakes these
+    -- emails if it becomes usable early, so they are checked again from time to time.
     UPDATE public.email_queue q
     SET ready = false,
         next_retry_at = least(mailgres.now() + interval '15 minutes', greatest(
@@ -2676,17 +2678,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.settle_unsendable(uuid[]) IS
-    'Settles emails that must not be sent now: expired, suppressed, or fixed to a provider that cannot repeat them.';
+    'Settles emails that must not be sent now: expired, suppressed, or uncertain at a provider that cannot repeat them.';
 
 -- ---- sql/30_engine/20_claim/60_claim.sql
 
--- The claim: leases emails to a worker, in one short transaction that is committed
--- before the provider is called. Each row gets the fencing token without which
--- nobody can report on it, and the version of its template that every try renders.
+-- The claim leases emails to a worker, in one short transaction that commits before the provider
+-- is called. Each row gets a fencing token, without which no outcome is accepted for it, and the
+-- version of its template that every attempt renders.
 --
--- p_providers are those the worker can use; null means all. p_tokenless: the claim is for a
--- processor that knows no token (process_pending_emails_for_retry). It sends by itself, so
--- no provider is chosen for it.
+-- p_providers: the providers that the worker has; null means all. p_tokenless: the claim is for a
+-- processor that does not use tokens (process_pending_emails_for_retry). It sends the emails
+-- itself, so no provider is chosen.
 
 CREATE FUNCTION mailgres.may_retry_uncertain(
     p_email public.email_queue, p_providers text[], p_route mailgres.usable_route
@@ -2704,10 +2706,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.may_retry_uncertain(public.email_queue, text[], mailgres.usable_route) IS
-    'Whether an email whose earlier try may have arrived can be repeated now: at the same provider, inside the window of its key.';
+    'Whether an uncertain email can be retried now: through the same provider, while its key is valid.';
 
--- What a claim means for limits and circuits: tokens are taken; who tries whether a
--- provider is back says so.
+-- Charges a claim to limits and circuits: takes the tokens, and records the probe of a provider.
 CREATE FUNCTION mailgres.charge_limits(p_ids uuid[], p_token uuid, p_route mailgres.usable_route)
     RETURNS void
     LANGUAGE plpgsql
@@ -2728,7 +2729,7 @@ BEGIN
     END IF;
 
     FOR v_used IN
-        WITH used AS MATERIALIZED (  -- once, however many providers there are
+        WITH used AS MATERIALIZED (  -- evaluated once, for any number of providers
             SELECT q.provider, count(*) AS emails, count(DISTINCT coalesce(q.batch_id, q.id)) AS batches
             FROM public.email_queue q WHERE q.id = ANY (p_ids) AND q.lease_token = p_token GROUP BY q.provider
         )
@@ -2750,10 +2751,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.charge_limits(uuid[], uuid, mailgres.usable_route) IS
-    'Takes the tokens of what was leased, and marks the provider that it probes.';
+    'Takes the tokens for the leased emails, and records the provider that they probe.';
 
--- Of emails that a stand-in gets, because the first provider rejected them, no more than
--- it takes now; the others wait for it.
+-- Emails that the first provider rejected go to its fallback, up to what that provider accepts
+-- now; the others wait for it.
 CREATE FUNCTION mailgres.fit_fallbacks(p_ids uuid[], p_usable text[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -2789,28 +2790,27 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fit_fallbacks(uuid[], text[]) IS
-    'Puts off emails that go to a stand-in which has no room for them now.';
+    'Defers emails whose fallback provider has no room now.';
 
--- Leases those of the picked emails that may be sent, in at most p_calls calls.
--- p_bound: some of them may belong to batches that may have arrived. p_counted: there are limits
--- or circuits that have to know.
+-- Leases the picked emails that may be sent, in at most p_calls calls. p_batched: some of them may
+-- belong to uncertain batches. p_limited: there are limits or circuits to update.
 CREATE FUNCTION mailgres.lease(
     p_ids uuid[], p_worker text, p_lease interval, p_providers text[], p_route mailgres.usable_route,
-    p_calls int, p_tokenless boolean, p_bound boolean, p_counted boolean
+    p_calls int, p_tokenless boolean, p_batched boolean, p_limited boolean
 ) RETURNS SETOF public.email_queue
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_token  constant uuid := gen_random_uuid();
     v_keyed  text[];
-    v_batch  int;     -- how many the first provider takes in a fixed batch; null: it takes none
+    v_batch  int;     -- how many emails the first provider accepts in a fixed batch; null: none
     v_ids    uuid[] := p_ids;
     v_plan   mailgres.call_plan;
 BEGIN
     SELECT array_agg(p.name) FILTER (WHERE p.idempotent),
            max(p.batch_size) FILTER (WHERE p.fixed_batches AND p.name = p_route.providers[1])
     INTO v_keyed, v_batch FROM mailgres.providers p;
-    IF p_bound THEN
+    IF p_batched THEN
         v_ids := mailgres.complete_batches(p_ids);
     END IF;
     v_plan.ids := ARRAY(
@@ -2843,7 +2843,7 @@ BEGIN
         provider = mailgres.provider_for(q, p_route.providers),
         batch_id = CASE WHEN q.uncertain_since IS NULL THEN c.batch_id ELSE q.batch_id END,
         batch_size = CASE WHEN q.uncertain_since IS NULL THEN c.size ELSE q.batch_size END,
-        -- With a key the claim suffices: the call may be repeated whatever became of it.
+        -- With a key the claim is enough: the call may be repeated, whatever its outcome was.
         attempt_started_at = CASE WHEN mailgres.provider_for(q, p_route.providers) = ANY (v_keyed)
             THEN mailgres.now() END,
         template_version = coalesce(q.template_version, (
@@ -2852,17 +2852,17 @@ BEGIN
     FROM unnest(v_plan.ids, v_plan.batches, v_plan.sizes) AS c(id, batch_id, size)
     WHERE q.id = c.id
     RETURNING q.*;
-    IF p_counted THEN
+    IF p_limited THEN
         PERFORM mailgres.charge_limits(v_plan.ids, v_token, p_route);
     END IF;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.lease(uuid[], text, interval, text[], mailgres.usable_route, int, boolean, boolean, boolean) IS
-    'Gives picked emails to a worker under a new fencing token.';
+    'Leases picked emails to a worker under a new fencing token.';
 
--- How much this claim may take along a route: one email to probe a provider, if nobody
--- else does so at this moment; else what limits and quotas leave.
+-- How much this claim may take on a route: one email to probe a provider, if no other claim does
+-- so now; otherwise as much as limits and quotas allow.
 CREATE FUNCTION mailgres.route_room(
     p_route mailgres.usable_route, p_limit int, OUT p_emails int, OUT p_calls int
 )
@@ -2885,11 +2885,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.route_room(mailgres.usable_route, int) IS
-    'How many emails, in how many calls, a claim may take along a route now.';
+    'How many emails, in how many calls, a claim may take on a route now.';
 
--- What a claim does before it looks for room: it locks the buckets of all providers that
--- it may use, in one order, so that two claims never wait for each other; and of
--- providers with a quota, the right to count what is left.
+-- Before a claim computes its room, it locks the buckets of all providers that it may use, in
+-- one order, so that two claims never deadlock; and for providers with a quota, the right to
+-- count what is left of it.
 CREATE FUNCTION mailgres.lock_limits(p_routes mailgres.usable_route[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -2951,18 +2951,18 @@ BEGIN
     IF v_due THEN
         PERFORM mailgres.promote();
     END IF;
-    -- Whoever claims also takes back what died: a queue that only a cron job works has
-    -- no janitor.
+    -- A claim also reaps the emails of dead workers: a queue that only a cron job serves has no
+    -- janitor.
     IF v_lost THEN
         PERFORM mailgres.reap(p_limit);
     END IF;
-    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker looks up, and writes nothing
+    IF NOT (v_due OR v_lost OR v_ready) THEN  -- an idle worker checks, and writes nothing
         RETURN;
     END IF;
 
     v_routes := mailgres.usable_routes(p_providers, p_tokenless);
-    -- None to be had may be the work of a clock that went back; a queue that only a cron job
-    -- works has no janitor to see it.
+    -- No usable route may be the effect of a clock that was set back; a queue that only a cron job
+    -- serves has no janitor to correct it.
     IF cardinality(v_routes) = 0 AND mailgres.correct_times(p_limit) > 0 THEN
         v_routes := mailgres.usable_routes(p_providers, p_tokenless);
     END IF;
@@ -2976,9 +2976,9 @@ BEGIN
         PERFORM mailgres.lock_limits(v_routes);
     END IF;
 
-    -- The routes take turns. If all that was picked has to be set aside, the same
-    -- route is tried again; the bound is there so that a claim always ends.
-    FOR v_try IN 1 .. cardinality(v_routes) + 100 LOOP
+    -- The routes take turns. If all picked emails were settled or deferred, the claim picks again
+    -- from the same route; the limit makes sure that a claim always ends.
+    FOR v_round IN 1 .. cardinality(v_routes) + 100 LOOP
         EXIT WHEN v_empty = cardinality(v_routes);
         v_route := v_routes[1 + mod(v_slot.next_route, cardinality(v_routes))];
         IF v_limited OR v_route.probe THEN
@@ -2997,8 +2997,8 @@ BEGIN
             v_slot.next_route := v_slot.next_route + 1;
             CONTINUE;
         END IF;
-        -- An email that a worker held when it died is claimed alone, or with its batch alone: if
-        -- it is what kills workers, it takes no other email with it.
+        -- An email that a worker held when it died is claimed alone, or alone with its batch: if it
+        -- is what kills workers, no other email is affected.
         PERFORM FROM public.email_queue q
         WHERE q.id = ANY (v_ids) AND (q.lease_losses > 0 OR mailgres.is_in_uncertain_batch(q)) LIMIT 1;
         v_special := FOUND;
@@ -3034,18 +3034,18 @@ COMMENT ON FUNCTION mailgres.claim(text, int, interval, text[], boolean) IS
 
 -- ---- sql/30_engine/20_claim/70_start_attempts.sql
 
--- Says "the call to the provider starts now", for a provider without idempotency
--- keys. From here on a dead worker's email is ambiguous; before, nothing happened.
--- Rechecks what may have changed since the claim: the lease itself (a cancel takes
--- it away), suppression, expiry, pauses of tenant and provider. Returns the emails
--- that may be sent; the others have been settled or given back.
+-- Records that the call to the provider starts now, for a provider without idempotency keys. If
+-- the worker dies after this, the email is uncertain; before, nothing was sent. Checks again what
+-- may have changed since the claim: the lease itself (a cancel removes it), suppression, expiry,
+-- pauses of tenant and provider. Returns the emails that may be sent; the others have been
+-- settled or given back.
 --
--- p_checked: false if the worker has not checked the provider. The emails that would probe a
--- provider whose circuit is open are then returned with check_first, and nothing is changed:
--- if an email were lost in the probe, it could not be repeated, so it is not the first to go.
+-- p_checked: false if the worker has not checked the provider. Emails that would probe a provider
+-- whose circuit is open are then returned with check_first, and nothing is changed: an email
+-- lost in the probe could not be repeated, so the worker checks the provider first.
 --
--- p_lease: for how long the call may take. Without it, as long as the lease so far, which
--- has grown with every time it was lengthened: so no more than an hour.
+-- p_lease: how long the call may take. By default the length of the lease so far, which grows
+-- with every extension, so at most an hour.
 
 CREATE FUNCTION mailgres.start_attempts(
     p_token uuid, p_ids uuid[], p_checked boolean DEFAULT true, p_lease interval DEFAULT NULL)
@@ -3054,8 +3054,8 @@ CREATE FUNCTION mailgres.start_attempts(
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_started uuid[];
-    v_rest  uuid[];
+    v_started  uuid[];
+    v_rest     uuid[];
 BEGIN
     WITH started AS (
         UPDATE public.email_queue q
@@ -3063,7 +3063,7 @@ BEGIN
             lease_until = mailgres.now()
                 + coalesce(p_lease, least(q.lease_until - q.leased_at, interval '1 hour'))
         WHERE q.id = ANY (p_ids) AND q.lease_token = p_token
-          AND q.lease_until > mailgres.now()  -- else it may be reaped during the call
+          AND q.lease_until > mailgres.now()  -- otherwise it may be reaped during the call
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
@@ -3097,12 +3097,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.start_attempts(uuid, uuid[], boolean, interval) IS
-    'Marks the calls for these emails as begun and returns those that may be made.';
+    'Records that the attempts for these emails start, and returns the emails that may be sent.';
 
 -- ---- sql/30_engine/20_claim/75_give_back.sql
 
--- A worker returns emails it has not sent: it stops, or start_attempts() refused them. It
--- knows that its own call was not made; an earlier try stays as uncertain as it was.
+-- A worker returns emails that it has not sent: it stops, or start_attempts() refused them. Its
+-- own call was not made, so an email is uncertain only if an earlier attempt was.
 
 CREATE FUNCTION mailgres.give_back(p_token uuid, p_ids uuid[]) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -3124,10 +3124,10 @@ COMMENT ON FUNCTION mailgres.give_back(uuid, uuid[]) IS
 
 -- ---- sql/30_engine/20_claim/80_extend.sql
 
--- Never waits for a row, so it can be part of no deadlock, and one row that somebody else
--- has does not cost the others their lease. Whoever has it ends the lease or lengthens it
--- himself, or it is still there the next time; of a batch none is taken back while another
--- has its lease.
+-- Extends leases and never waits for a row, so it cannot deadlock, and a row that another session
+-- has locked does not cost the others their lease. That session ends the lease, or extends it, or
+-- the row is extended the next time. No email of a batch is reaped while another one of the batch
+-- has a valid lease.
 
 CREATE FUNCTION mailgres.extend(p_token uuid, p_ids uuid[], p_lease interval DEFAULT '60 seconds')
     RETURNS SETOF uuid
@@ -3145,19 +3145,19 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.extend(uuid, uuid[], interval) IS
-    'Lengthens the lease of emails that take longer; returns those that are still held.';
+    'Extends the lease of emails that take longer; returns those that are still held.';
 
 -- ---- sql/30_engine/20_claim/90_mark_asleep.sql
 
--- A worker that finds nothing to do says so, and until when it wants to be woken.
--- It keeps its row while it is idle and removes it when it is busy: then nobody pays
--- for notifications. Null: it does not listen, and only asks when something is due.
+-- A worker that finds nothing to do registers as sleeping, until the time when it wakes up by
+-- itself. It keeps its row while it is idle and deletes it when it is busy: then enqueuing sends
+-- no notifications. p_for null: the worker does not listen, and only asks when an email is due.
 
 CREATE FUNCTION mailgres.mark_asleep(p_worker text, p_for interval) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Who looks up every second is still registered: nothing is written for that.
+    -- A worker that polls every second is still registered: nothing is written.
     IF p_for IS NOT NULL AND NOT EXISTS (
         SELECT FROM mailgres.sleepers s
         WHERE s.worker = p_worker AND s.sleeps_until > clock_timestamp() + p_for / 2)
@@ -3167,8 +3167,8 @@ BEGIN
         ON CONFLICT (worker) DO UPDATE SET sleeps_until = excluded.sleeps_until;
     END IF;
 
-    -- The next email that becomes due by itself. Expired ones in the same index are
-    -- passed; promote ends them. Or else emails are ready, and wait for a provider.
+    -- The next email that becomes due. Expired emails in the same index are skipped: promote
+    -- settles them. If emails are ready, they wait for a provider: when one becomes usable.
     RETURN least(
         (SELECT q.due_at FROM public.email_queue q
          WHERE q.status = 'pending' AND NOT q.ready AND q.due_at IS NOT NULL
@@ -3196,13 +3196,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.mark_awake(text) IS 'The worker is awake: nobody needs to notify it.';
+COMMENT ON FUNCTION mailgres.mark_awake(text) IS 'Records that the worker is awake and needs no notification.';
 
 -- ---- sql/30_engine/30_outcome/10_retry_delay.sql
 
--- The one place that knows how long to wait. p_retry is the number of the retry
--- that follows, the first being 1. An email's own first wait replaces the
--- policy's steps and grows by its factor; its own cap replaces the policy's.
+-- The only place that computes how long to wait. p_retry is the number of the next retry, the
+-- first being 1. An email's own first wait replaces the policy's steps and grows by the policy's
+-- factor; its own cap replaces the policy's.
 
 CREATE FUNCTION mailgres.retry_delay(
     p_policy mailgres.retry_policies,
@@ -3215,7 +3215,7 @@ RETURN least(
         CASE
             WHEN p_first IS NULL AND p_policy.steps IS NOT NULL
                 THEN p_policy.steps[least(greatest(p_retry, 1), cardinality(p_policy.steps))]
-            -- In seconds up to the cap: no interval is as long as a large factor makes it.
+            -- In seconds up to the cap: a large factor would exceed the longest interval.
             ELSE make_interval(secs => least(
                 date_part('epoch', coalesce(p_first, p_policy.base))
                     * p_policy.factor ^ least(greatest(p_retry, 1) - 1, 100),
@@ -3229,10 +3229,10 @@ COMMENT ON FUNCTION mailgres.retry_delay(mailgres.retry_policies, int, interval,
 
 -- ---- sql/30_engine/30_outcome/20_redact_addresses.sql
 
--- Providers quote addresses in their texts. What analysts may read has a
--- placeholder instead; the text as it came is in error_detail, for operators.
--- The @ may be written as in a URL (%40, %2540), in HTML (&#64;), in JSON (\u0040), or
--- with a compatibility character. src/mailgres/safe_errors.py has the same pattern.
+-- Providers quote addresses in their texts. Texts that analysts may read have a placeholder
+-- instead; the unchanged text is in error_detail, for operators. The @ may be written as in a URL
+-- (%40, %2540), in HTML (&#64;), in JSON (\u0040), or with a compatibility character.
+-- src/mailgres/safe_errors.py has the same pattern.
 
 CREATE FUNCTION mailgres.redact_addresses(p_text text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -3247,11 +3247,11 @@ COMMENT ON FUNCTION mailgres.redact_addresses(text) IS
 
 -- Where the email is known, its own recipients are masked in every spelling that is in use:
 -- ana+40example.com (SMTP's xtext), ana=example.com (VERP), ana (at) example.com, o%27brien,
--- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and
--- something that stands for @, any domain is masked, so A-labels and U-labels are alike.
+-- o&#39;brien, and the mailbox alone: "User ana unknown". After the local part and any spelling
+-- of @, every domain is masked, so A-labels and U-labels are treated alike.
 -- src/mailgres/sender/spellings.py does the same before a text leaves the worker.
 
--- A mailbox by such a name says nothing of anybody, and to mask the word would ruin texts.
+-- A mailbox with such a name identifies nobody, and masking the word would spoil other texts.
 CREATE FUNCTION mailgres.ordinary_words() RETURNS text[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,before,but,call,can,cancelled,code,
@@ -3263,9 +3263,9 @@ RETURN '{abuse,account,address,admin,and,any,are,arrived,attempt,bad,batch,befor
     without,worker,you,your}'::text[];
 
 COMMENT ON FUNCTION mailgres.ordinary_words() IS
-    'Words that errors are made of: they are not masked, though a mailbox has that name.';
+    'Words that are common in errors: they are not masked, even if a mailbox has that name.';
 
--- Whether the local part alone tells who it is: three characters with a letter, or six digits.
+-- Whether the local part alone identifies a person: three characters with a letter, or six digits.
 CREATE FUNCTION mailgres.names_somebody(p_local text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_local ~ '^[\x01-\x40\x5b-\x60\x7b-\x7f]*$'
@@ -3290,7 +3290,7 @@ RETURN (
     FROM string_to_table(p_local, NULL) WITH ORDINALITY c(one, place));
 
 COMMENT ON FUNCTION mailgres.spellings_of(text) IS
-    'A pattern of the ways in which URLs, HTML and SMTP write the local part of an address.';
+    'A pattern of the ways in which URLs, HTML and SMTP spell the local part of an address.';
 
 CREATE FUNCTION mailgres.recipient_pattern(p_local text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -3300,7 +3300,7 @@ RETURN '(?:(?<![[:alnum:]])|(?<=%[0-9a-f][0-9a-f]))' || mailgres.spellings_of(p_
     || CASE WHEN mailgres.names_somebody(p_local) THEN '|(?![[:alnum:]])' ELSE '' END || ')';
 
 COMMENT ON FUNCTION mailgres.recipient_pattern(text) IS
-    'A pattern of an address by its local part, in the spellings that texts have it in.';
+    'A pattern of an address by its local part, in the spellings that texts use.';
 
 CREATE FUNCTION mailgres.redact_recipient(p_text text, p_local text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
@@ -3308,7 +3308,7 @@ AS $$
 BEGIN
     RETURN regexp_replace(p_text, mailgres.recipient_pattern(p_local), '<address>', 'gi');
 EXCEPTION
-    -- Outcomes of other emails are written by the same statement.
+    -- The same statement writes the outcomes of other emails, so this must not fail.
     WHEN data_exception OR program_limit_exceeded THEN
         RETURN 'the text cannot be told apart from the address: see error_detail';
 END
@@ -3323,12 +3323,12 @@ CREATE FUNCTION mailgres.redact_recipients(
     LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    c_longest  constant int := 64;  -- no local part is longer, and a pattern has a limit
+    c_longest  constant int := 64;  -- no local part is longer, and the size of a pattern is limited
     v_text     text := mailgres.redact_addresses(p_text);
     v_lower    constant text := lower(v_text COLLATE "C");
     v_local    text;
 BEGIN
-    -- Most texts quote nobody, which is known without a pattern: the first letters are not there.
+    -- Most texts quote no recipient. The first letters show that without a pattern.
     FOR v_local IN
         SELECT DISTINCT l.local
         FROM (SELECT p_recipient UNION ALL SELECT unnest(p_also_to)
@@ -3344,9 +3344,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.redact_recipients(text, text, text[], text[], text[]) IS
-    'The text without addresses, those of an email''s own recipients in any spelling.';
+    'The text without addresses; the email''s own recipients are removed in any spelling.';
 
--- Whoever writes error_message: a worker's outcome, an old processor, a person by hand.
+-- For every writer of error_message: a worker's outcome, an old processor, a person.
 CREATE FUNCTION mailgres.mask_error() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -3372,28 +3372,28 @@ CREATE TRIGGER mask_imported_error
 
 -- ---- sql/30_engine/30_outcome/30_provider_state.sql
 
--- What outcomes say about a provider, beyond the emails they belong to: it fails and is
--- left alone for a while (the circuit breaker), it asks to wait, its quota is used up.
+-- What outcomes mean for a provider, besides the emails they belong to: it fails and is not used
+-- for a while (the circuit breaker), it is rate-limited, or it is out of quota.
 
--- What the provider asked for comes as a duration: the time is that of this server, whatever
--- clocks the worker and the provider have. No more than a month's quota takes is believed.
+-- A provider's request to wait is passed as a duration: the time is that of this server, whatever
+-- clocks the worker and the provider have. It is limited to the length of a monthly quota.
 CREATE FUNCTION mailgres.time_after(p_seconds double precision) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN CASE WHEN p_seconds IS NOT NULL
             THEN mailgres.now() + make_interval(secs => least(greatest(p_seconds, 0), 32 * 86400)) END;
 
-COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time so many seconds from now; null for null.';
+COMMENT ON FUNCTION mailgres.time_after(double precision) IS 'The time that is this many seconds from now; null for null.';
 
--- Not before a second has passed.
+-- At least one second from now.
 CREATE FUNCTION mailgres.requested_wait_until(p_outcome text, p_retry_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE
 RETURN greatest(mailgres.now() + interval '1 second', coalesce(p_retry_at, mailgres.now()
     + CASE p_outcome WHEN 'rate' THEN interval '2 seconds' ELSE interval '15 minutes' END));
 
 COMMENT ON FUNCTION mailgres.requested_wait_until(text, timestamptz) IS
-    'Until when a provider that told of its rate limit or a quota is left alone.';
+    'Until when a provider that reported a rate limit or a quota is not used.';
 
--- One outcome, as finish tells it. `call` is the same for all emails of one call.
+-- One outcome, as finish receives it. `call` is the same for all emails of one call.
 CREATE TYPE mailgres.report AS (
     provider  text,
     call      uuid,
@@ -3446,7 +3446,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_circuit(text, text, text, text) IS
-    'Opens, half opens or closes the circuit of a provider, and notes it.';
+    'Opens, half-opens or closes the circuit of a provider, and records the event.';
 
 CREATE FUNCTION mailgres.mark_limited(
     p_provider mailgres.providers, p_what text, p_until timestamptz, p_reason text, p_worker text
@@ -3466,11 +3466,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.mark_limited(mailgres.providers, text, timestamptz, text, text) IS
-    'Leaves a provider alone until the time it asked for.';
+    'Marks a provider as rate-limited or out of quota until the given time.';
 
--- A quota that is used up: the provider waits for the next day or month. Their ends in
--- UTC, whatever the time zone of the session. If only the provider's own count says so, it
--- waits no longer than that count is believed: its day may be another.
+-- A provider that is out of quota is not used until the next day or month, in UTC, whatever the
+-- time zone of the session. If only the provider's own count says so, it is not used while that
+-- count is valid: the provider's day may not be a UTC day.
 CREATE FUNCTION mailgres.apply_quotas(p_provider mailgres.providers, p_worker text) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -3494,7 +3494,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.apply_quotas(mailgres.providers, text) IS
-    'Leaves a provider alone whose quota is used up.';
+    'Marks a provider as limited if its quota is used up.';
 
 CREATE FUNCTION mailgres.count_against_quota(p_provider mailgres.providers, p_emails int, p_worker text)
     RETURNS void
@@ -3524,50 +3524,50 @@ RETURN r.account AND r.outcome IN ('transient', 'ambiguous', 'config');
 COMMENT ON FUNCTION mailgres.is_failure(mailgres.report) IS
     'Whether a call failed because of the provider, which is what its circuit counts.';
 
--- Asked only after a failure: what outcomes are counted as anyway, and not yet folded or folded
--- to minutes, says how much was tried. Both sides count emails, as the counts do, and begin with
--- the minute in which the window began, as folded counts know no seconds.
+-- Called only after a failure. The counts of outcomes, folded to minutes or not yet folded, say
+-- how many emails were attempted. Both sides count emails, as the counts do, and start with the
+-- minute in which the window started, because folded counts have no seconds.
 CREATE FUNCTION mailgres.reaches_share(p mailgres.providers) RETURNS boolean
     LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-    v_failed  numeric;
-    v_tried   numeric;
+    v_failed     numeric;
+    v_attempted  numeric;
 BEGIN
     SELECT sum(c.emails) FILTER (WHERE c.outcome = 'provider_failed'),
            sum(c.emails) FILTER (WHERE c.outcome <> 'provider_failed')
-    INTO v_failed, v_tried
+    INTO v_failed, v_attempted
     FROM mailgres.counted_by_minute c
     WHERE c.minute >= date_trunc('minute', mailgres.now() - p.failure_window, 'UTC') AND c.provider = p.name
       AND c.outcome IN ('sent', 'retry', 'deferred', 'dead', 'provider_failed');
-    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_tried, 0);
+    RETURN coalesce(v_failed, 0) >= p.failure_share * coalesce(v_attempted, 0);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reaches_share(mailgres.providers) IS
-    'Whether the failed calls of a provider had a large enough part of the emails it was given lately.';
+    'Whether the failed calls of a provider had a large enough share of its recent emails.';
 
--- Whether the circuit has to change. A call that failed because of the provider counts. An
--- answered call ends a row of failures; so does one of the same report, as nobody knows which
--- came first.
+-- Decides whether the circuit changes. Calls that failed because of the provider count. An
+-- answered call ends a series of failures, also if both are in the same report, as their order
+-- is unknown.
 CREATE FUNCTION mailgres.update_circuit(p_provider mailgres.providers, p_reports mailgres.report[])
     RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    p          mailgres.providers := p_provider;
-    v_bad      int;
-    v_emails   int;
-    v_answers  int;
-    v_worst    mailgres.report;
-    v_reason   text;
-    v_probed   boolean;
+    p           mailgres.providers := p_provider;
+    v_failures  int;
+    v_emails    int;
+    v_answers   int;
+    v_worst     mailgres.report;
+    v_reason    text;
+    v_probed    boolean;
 BEGIN
     SELECT count(DISTINCT r.call) FILTER (WHERE mailgres.is_failure(r)),
            count(*) FILTER (WHERE mailgres.is_failure(r)),
            count(DISTINCT r.call) FILTER (WHERE r.outcome IN ('sent', 'permanent')),
            bool_or(r.token = p.probe_token)
-    INTO v_bad, v_emails, v_answers, v_probed
+    INTO v_failures, v_emails, v_answers, v_probed
     FROM unnest(p_reports) r;
     SELECT r.* INTO v_worst FROM unnest(p_reports) r
     WHERE mailgres.is_failure(r)
@@ -3585,17 +3585,17 @@ BEGIN
         IF p.circuit = 'closed' THEN
             PERFORM mailgres.set_circuit(p.name, 'open', v_reason, v_worst.worker);
         END IF;
-    ELSIF v_bad > 0 OR p.failures > 0 THEN
-        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_bad ELSE 0 END;
-        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_bad]));
+    ELSIF v_failures > 0 OR p.failures > 0 THEN
+        p.failures := CASE WHEN v_answers = 0 THEN p.failures + v_failures ELSE 0 END;
+        p.failed_at := (p.failed_at || array_fill(mailgres.now(), ARRAY[v_failures]));
         p.failed_at := p.failed_at[greatest(cardinality(p.failed_at) - p.failure_threshold + 1, 1) :];
         UPDATE mailgres.providers x SET failures = p.failures, failed_at = p.failed_at WHERE x.name = p.name;
-        IF v_bad > 0 THEN
+        IF v_failures > 0 THEN
             INSERT INTO mailgres.attempt_deltas
                 (at, event, attempt, tenant_id, provider, error_class, error_code, emails)
             VALUES (mailgres.now(), 'provider_failed', 0, '', p.name, '', '', v_emails);
         END IF;
-        IF p.circuit = 'closed' AND v_bad > 0 AND (
+        IF p.circuit = 'closed' AND v_failures > 0 AND (
             p.failures >= p.failure_threshold
             OR (SELECT count(*) FROM unnest(p.failed_at) f
                 WHERE f > mailgres.now() - p.failure_window AND f <= mailgres.now() + interval '1 minute') >= p.failure_threshold
@@ -3610,30 +3610,30 @@ $$;
 COMMENT ON FUNCTION mailgres.update_circuit(mailgres.providers, mailgres.report[]) IS
     'Opens or closes the circuit of a provider by the outcomes of its calls.';
 
--- p_uncalled: tokens under which no call was made. They say nothing about the provider; who
--- was to try whether it is back makes room for another.
+-- p_uncalled: tokens under which no call was made. They mean nothing for the provider. A probe
+-- that made no call releases its slot.
 CREATE FUNCTION mailgres.update_provider_state(p_reports mailgres.report[], p_uncalled uuid[] DEFAULT '{}') RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_provider  mailgres.providers;
-    v_mine      mailgres.report[];
+    v_own       mailgres.report[];
     v_report    mailgres.report;
 BEGIN
-    -- in the order of their names, as everybody locks them
+    -- all sessions lock them in the order of their names
     FOR v_provider IN
         SELECT * FROM mailgres.providers p
         WHERE p.name IN (SELECT r.provider FROM unnest(p_reports) r) OR p.probe_token = ANY (p_uncalled)
         ORDER BY p.name FOR UPDATE
     LOOP
-        v_mine := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
-        PERFORM mailgres.update_circuit(v_provider, v_mine);
+        v_own := ARRAY(SELECT r FROM unnest(p_reports) r WHERE r.provider = v_provider.name);
+        PERFORM mailgres.update_circuit(v_provider, v_own);
         UPDATE mailgres.providers p SET probe_until = mailgres.now()
         WHERE p.name = v_provider.name AND p.probe_token = ANY (p_uncalled);
         PERFORM mailgres.count_against_quota(
-            v_provider, (SELECT count(*)::int FROM unnest(v_mine) r WHERE r.outcome = 'sent'), v_mine[1].worker);
+            v_provider, (SELECT count(*)::int FROM unnest(v_own) r WHERE r.outcome = 'sent'), v_own[1].worker);
         FOR v_report IN
-            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_mine) r
+            SELECT DISTINCT ON (r.outcome) r.* FROM unnest(v_own) r
             WHERE r.outcome IN ('rate', 'quota') ORDER BY r.outcome DESC, r.retry_at DESC NULLS LAST
         LOOP
             PERFORM mailgres.mark_limited(v_provider, v_report.outcome,
@@ -3645,17 +3645,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.update_provider_state(mailgres.report[], uuid[]) IS
-    'Draws the conclusions about providers from the outcomes of their calls.';
+    'Updates circuits, limits and quotas of providers from the outcomes of their calls.';
 
 -- ---- sql/30_engine/30_outcome/40_decide_retry.sql
 
--- The rules for a try that failed: try again, and when; or give up, and why. The
--- classes of faults and what each means are in docs/lifecycle.md.
+-- The rules for a failed attempt: whether and when to retry, or why the email dies. The classes
+-- of faults and what each means are in docs/lifecycle.md.
 
 CREATE TYPE mailgres.retry_decision AS (
     spent            int,          -- retries spent: 0 or 1
-    next_retry_at    timestamptz,  -- when to try again
-    dead_reason      text,         -- or why not
+    next_retry_at    timestamptz,  -- when to retry
+    dead_reason      text,         -- or why the email dies
     uncertain_since  timestamptz,
     parked_since     timestamptz
 );
@@ -3673,12 +3673,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.has_fallback(public.email_queue) IS
-    'Whether the route of an email has an open provider after the one that tried it last.';
+    'Whether the route of an email has a usable provider after the one of its last attempt.';
 
--- p_account: the fault is one of the provider as a whole. p_pinned: an earlier call with
--- the same key may have arrived. p_apart: a batch was refused for what is wrong with one
--- of its emails; nobody knows which, so each goes again at once, alone. p_called: a call
--- was made; without one the fault is ours, and says nothing about an earlier call.
+-- p_account: the fault concerns the provider as a whole. p_pinned: an earlier call with the same
+-- key may have been accepted. p_apart: a batch was refused because of one of its emails; nobody
+-- knows which one, so each is sent alone at once. p_called: a call was made; without one the
+-- fault is ours, and says nothing about an earlier call.
 CREATE FUNCTION mailgres.decide_retry(
     p_email public.email_queue, p_outcome text, p_retry_at timestamptz, p_account boolean, p_pinned boolean,
     p_apart boolean DEFAULT false, p_called boolean DEFAULT true
@@ -3691,7 +3691,7 @@ DECLARE
     v_policy    mailgres.retry_policies;
     v_provider  mailgres.providers;
     v_hold      boolean;
-    v_bound     boolean := mailgres.is_in_uncertain_batch(p_email);
+    v_batched   boolean := mailgres.is_in_uncertain_batch(p_email);
     v_probe     boolean;
     v_free      boolean;
     v           mailgres.retry_decision;
@@ -3709,13 +3709,13 @@ BEGIN
     IF p_outcome = 'permanent' THEN
         v.dead_reason := 'permanent';
         IF v_provider.idempotent AND p_called THEN
-            v.uncertain_since := NULL;  -- the same call again, and the same answer
+            v.uncertain_since := NULL;  -- the same call has the same answer
         END IF;
     ELSIF p_outcome IN ('rate', 'quota') THEN
         v.next_retry_at := mailgres.requested_wait_until(p_outcome, p_retry_at);
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' AND p_account THEN
-        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens; it waits behind it
+        v.next_retry_at := p_email.next_retry_at;  -- the circuit opens, and the email waits for it
         v.parked_since := p_email.parked_since;
     ELSIF p_outcome = 'config' THEN
         v.parked_since := coalesce(p_email.parked_since, v_now);
@@ -3725,7 +3725,7 @@ BEGIN
         END IF;
     ELSE
         IF p_apart AND p_called AND v_provider.idempotent THEN
-            -- Refused under the key of an earlier call: that one was not accepted.
+            -- Refused under the key of an earlier call, so that call was not accepted.
             v.uncertain_since := NULL;
         END IF;
         IF p_outcome IN ('ambiguous', 'uncertain') OR p_pinned THEN
@@ -3735,44 +3735,43 @@ BEGIN
                     SELECT FROM public.email_templates t
                     WHERE t.template_type = p_email.template_type AND t.on_uncertain = 'resend');
         END IF;
-        -- A call that only tried whether the provider is back costs nothing. Who may have
-        -- arrived with others stays with them while the key protects.
-        v_bound := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
-        v_free := v_bound OR p_apart OR v_probe;
+        -- A probe costs no retry. An uncertain email stays with its batch while the key protects
+        -- it.
+        v_batched := v.uncertain_since IS NOT NULL AND p_email.batch_id IS NOT NULL;
+        v_free := v_batched OR p_apart OR v_probe;
         IF v_hold THEN
             v.dead_reason := 'uncertain';
         ELSIF p_email.retries >= p_email.max_retries AND NOT v_free THEN
             v.dead_reason := 'exhausted';
-        ELSIF v_bound THEN
-            -- the same for all, whatever each has of its own
+        ELSIF v_batched THEN
+            -- the same for the whole batch, whatever each email has set
             v.next_retry_at := v_now + mailgres.retry_delay(v_policy, 1, NULL, NULL);
         ELSE
             v.spent := (NOT v_free)::int;
-            v.next_retry_at := CASE WHEN p_apart AND NOT v_bound THEN v_now ELSE v_now + mailgres.retry_delay(
+            v.next_retry_at := CASE WHEN p_apart AND NOT v_batched THEN v_now ELSE v_now + mailgres.retry_delay(
                 v_policy, p_email.retries + 1, p_email.retry_delay, p_email.max_retry_delay) END;
         END IF;
     END IF;
 
-    -- The next one that tries whether the provider is back is another, if there is one: the
-    -- fault may be this email's after all.
+    -- The next probe should be another email, if there is one: the fault may be in this one.
     IF v_probe THEN
         v.next_retry_at := greatest(
             v.next_retry_at, v_now + mailgres.next_open_duration(v_provider) + interval '1 second');
     END IF;
-    -- A definite rejection, and the route has another provider that is open.
+    -- A definite rejection, and the route has another usable provider.
     IF v.dead_reason IS NULL AND v.uncertain_since IS NULL AND (p_outcome IN ('transient', 'quota', 'config')
             OR p_outcome = 'rate' AND v.next_retry_at > v_now + interval '1 minute')  -- see needs_fallback
        AND mailgres.has_fallback(p_email) THEN
         v.next_retry_at := v_now;
     END IF;
-    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_bound THEN
+    IF v.dead_reason IS NULL AND v.next_retry_at >= p_email.expires_at AND NOT v_batched THEN
         v.dead_reason := 'expired';
     END IF;
     IF v.dead_reason IS NULL AND v_provider.idempotent AND v.uncertain_since IS NOT NULL
        AND v.next_retry_at >= v.uncertain_since + v_provider.key_window THEN
-        v.dead_reason := 'uncertain';  -- its key would no longer protect
+        v.dead_reason := 'uncertain';  -- its key would no longer protect it
     END IF;
-    -- Whatever ended it: that it may have arrived is what a person has to know.
+    -- Whatever the reason: a person has to know that the email may have been delivered.
     IF v.dead_reason IS NOT NULL AND v.uncertain_since IS NOT NULL THEN
         v.dead_reason := 'uncertain';
     END IF;
@@ -3785,37 +3784,37 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.decide_retry(public.email_queue, text, timestamptz, boolean, boolean, boolean, boolean) IS
-    'What follows from a failed try: when to try again, or why not.';
+    'What follows from a failed attempt: when to retry, or why not.';
 
 -- ---- sql/30_engine/30_outcome/50_finish.sql
 
--- The outcome of tries, many at once, each guarded by its fencing token. p_outcomes
--- is an array of objects:
+-- Stores the outcomes of many attempts, each guarded by its fencing token. p_outcomes is an array
+-- of objects:
 --
---   id, token             which email, and the claim under which it was tried
+--   id, token             the email, and the claim of the attempt
 --   outcome               sent, or the class of the fault: transient, rate, quota,
 --                         config, permanent, ambiguous; or uncertain (the provider
---                         saw this key before with other content)
+--                         has seen this key with other content)
 --   provider_message_id   of a sent email
 --   code, message, detail of a fault; addresses in the message are masked
---   duration_ms           how long the provider took
---   retry_after           in how many seconds the provider said to come back (rate, quota,
---                         config): a duration, because the worker's clock is another
+--   duration_ms           how long the call took
+--   retry_after           the seconds that the provider asked to wait (rate, quota, config):
+--                         a duration, because the worker's clock may differ
 --   batch_size            how many emails the call had, if several
---   batch_refused         the whole batch was refused for what is wrong with one of its emails
---   account               the fault is one of the provider or the account, not the email's
---   pinned                an earlier call with the same key may have arrived
---   called                false: no call was made, as the email could not be rendered or
---                         prepared; that says nothing about the provider
---   suppress              the address does not exist: never write to it again
---   refused_copies        of a sent email: recipients besides the first whom the provider refused,
---                         each with code, message and detail
+--   batch_refused         the whole batch was refused because of one of its emails
+--   account               the fault concerns the provider or the account, not the email
+--   pinned                an earlier call with the same key may have been accepted
+--   called                false: no call was made, because the email could not be rendered or
+--                         prepared; this says nothing about the provider
+--   suppress              the address does not exist: suppress it
+--   refused_copies        of a sent email: other recipients that the provider refused, each with
+--                         code, message and detail
 --
--- Returns a row for every outcome: what became of the email, or in `refused` the
--- SQLSTATE for which nothing was changed (MG030: the lease was lost).
+-- Returns a row for every outcome: the new state of the email, or in `refused` the SQLSTATE
+-- because of which nothing was changed (MG030: the lease was lost).
 
--- What the outcomes say about providers; read before they are written, as the lease
--- tells who made the call.
+-- What the outcomes say about providers. Read before the outcomes are stored, because the lease
+-- says which provider was called.
 CREATE FUNCTION mailgres.provider_reports(p_outcomes jsonb, p_ids uuid[]) RETURNS mailgres.report[]
     LANGUAGE plpgsql STABLE
 AS $$
@@ -3834,9 +3833,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.provider_reports(jsonb, uuid[]) IS
-    'The outcomes of calls, as far as they concern providers.';
+    'The outcomes of calls that concern providers.';
 
--- Addresses that a provider says do not exist.
+-- Suppresses addresses that do not exist, according to the provider.
 CREATE FUNCTION mailgres.suppress_reported(p_outcomes jsonb) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -3856,14 +3855,14 @@ $$;
 COMMENT ON FUNCTION mailgres.suppress_reported(jsonb) IS
     'Suppresses the addresses that a provider said do not exist.';
 
--- A provider can take an email and refuse some of its recipients: the log says which and why.
+-- A provider can accept an email and refuse some of its recipients: the log says which and why.
 CREATE FUNCTION mailgres.log_refused_copies(p_outcomes jsonb) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_outcomes constant jsonb := jsonb_path_query_array(
+    v_outcomes  constant jsonb := jsonb_path_query_array(
         p_outcomes, '$[*] ? (@.outcome == "sent" && exists (@.refused_copies))');
-    v_ids constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
+    v_ids       constant uuid[] := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(v_outcomes) o);
 BEGIN
     INSERT INTO public.email_logs
         (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, provider,
@@ -3881,7 +3880,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.log_refused_copies(jsonb) IS
-    'Logs the recipients besides the first whom a provider refused of emails that it took.';
+    'Logs the recipients, besides the first, that a provider refused of emails that it accepted.';
 
 CREATE FUNCTION mailgres.finish(p_outcomes jsonb)
     RETURNS TABLE (id uuid, status text, retries int, next_retry_at timestamptz, dead_reason text, refused text)
@@ -3906,7 +3905,7 @@ BEGIN
             'Give an array of objects; outcome is sent (with provider_message_id) or the class of the fault.');
     END IF;
 
-    -- The conditions on these ids are there for the plan: it can only go by them.
+    -- The conditions on these ids make the plan use the primary key.
     v_ids := ARRAY(SELECT (o ->> 'id')::uuid FROM jsonb_array_elements(p_outcomes) o);
     v_faults := p_outcomes @? '$[*] ? (@.outcome != "sent" || exists (@.refused_copies))';
     SELECT array_agg(p.name) FILTER (WHERE p.kind = 'resend'),
@@ -3920,7 +3919,7 @@ BEGIN
             WHERE NOT o.called);
     END IF;
 
-    -- Where a key protects, an outcome that a crash loses is found again by repeating the call.
+    -- Where a key protects, repeating the call recovers an outcome that was lost in a crash.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') AND EXISTS (
         SELECT FROM public.email_queue q LEFT JOIN mailgres.providers p ON p.name = q.provider
         WHERE q.id = ANY (v_ids) AND p.idempotent IS NOT TRUE)
@@ -3941,18 +3940,18 @@ BEGIN
         FROM public.email_queue q
         JOIN reported o ON o.id = q.id AND o.token = q.lease_token AND o.outcome <> 'sent'
         WHERE v_faults AND q.id = ANY (v_ids)
-    ), done AS (
+    ), finished AS (
         UPDATE public.email_queue q
         SET status = CASE WHEN o.outcome = 'sent' THEN 'sent'
-                          WHEN (j.decision).dead_reason IS NULL THEN 'pending'
+                          WHEN (d.decision).dead_reason IS NULL THEN 'pending'
                           ELSE 'failed' END,
-            retries = q.retries + coalesce((j.decision).spent, 0),
-            next_retry_at = coalesce((j.decision).next_retry_at, q.next_retry_at),
+            retries = q.retries + coalesce((d.decision).spent, 0),
+            next_retry_at = coalesce((d.decision).next_retry_at, q.next_retry_at),
             sent_at = CASE WHEN o.outcome = 'sent' THEN mailgres.now() END,
-            dead_at = CASE WHEN (j.decision).dead_reason IS NOT NULL THEN mailgres.now() END,
-            dead_reason = (j.decision).dead_reason,
-            uncertain_since = (j.decision).uncertain_since,
-            parked_since = (j.decision).parked_since,
+            dead_at = CASE WHEN (d.decision).dead_reason IS NOT NULL THEN mailgres.now() END,
+            dead_reason = (d.decision).dead_reason,
+            uncertain_since = (d.decision).uncertain_since,
+            parked_since = (d.decision).parked_since,
             provider_message_id = o.provider_message_id,
             resend_id = CASE WHEN q.provider = ANY (v_resend) THEN o.provider_message_id END,
             error_class = CASE o.outcome WHEN 'sent' THEN NULL
@@ -3963,24 +3962,24 @@ BEGIN
                 nullif(o.message, ''), nullif(o.code, ''), o.outcome || ' fault') END,
             error_detail = left(o.detail, 4000),
             last_duration_ms = o.duration_ms,
-            -- who got through a call does not kill workers
+            -- an email whose call was made does not kill workers
             lease_losses = CASE WHEN coalesce(o.called, true) THEN 0 ELSE q.lease_losses END,
-            -- those that could not be rendered were not in the call
+            -- emails that could not be rendered were not in the call
             batch_size = coalesce(o.batch_size, q.batch_size),
             send_alone = coalesce(o.batch_refused, false),
-            batch_id = CASE WHEN o.outcome = 'sent' OR (j.decision).uncertain_since IS NOT NULL THEN q.batch_id END,
+            batch_id = CASE WHEN o.outcome = 'sent' OR (d.decision).uncertain_since IS NOT NULL THEN q.batch_id END,
             lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
         FROM reported o
-        LEFT JOIN decided j ON j.id = o.id AND j.token = o.token
+        LEFT JOIN decided d ON d.id = o.id AND d.token = o.token
         WHERE q.id = ANY (v_ids) AND q.id = o.id AND q.lease_token = o.token
         RETURNING q.id, o.token, q.status::text, q.retries::int, q.next_retry_at, q.dead_reason::text
     )
-    SELECT d.id, d.status, d.retries, d.next_retry_at, d.dead_reason, NULL
-    FROM done d
+    SELECT f.id, f.status, f.retries, f.next_retry_at, f.dead_reason, NULL
+    FROM finished f
     UNION ALL
     SELECT o.id, NULL, NULL, NULL, NULL, 'MG030'
     FROM reported o
-    WHERE NOT EXISTS (SELECT FROM done d WHERE d.id = o.id AND d.token = o.token);
+    WHERE NOT EXISTS (SELECT FROM finished f WHERE f.id = o.id AND f.token = o.token);
 
     IF v_reports IS NOT NULL THEN
         PERFORM mailgres.update_provider_state(v_reports, v_uncalled);
@@ -3993,12 +3992,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.finish(jsonb) IS
-    'Writes the outcomes of many tries, each only if its lease is still held.';
+    'Stores the outcomes of many attempts, each only if its lease is still held.';
 
 -- ---- sql/30_engine/30_outcome/60_capture.sql
 
--- Keeps messages instead of sending them: [{key, queue_id, message}]. A key that was
--- seen before keeps its first message.
+-- Keeps messages instead of sending them: [{key, queue_id, message}]. For a repeated key the
+-- first message is kept.
 
 CREATE FUNCTION mailgres.capture(p_messages jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -4015,9 +4014,9 @@ COMMENT ON FUNCTION mailgres.capture(jsonb) IS 'Keeps messages of the provider c
 
 -- ---- sql/30_engine/40_upkeep/10_promote.sql
 
--- Future rows are not in the index of the claim: an email scheduled for later or
--- waiting for a retry becomes `ready` here when it is due. What expired while it
--- waited dies instead. Bounded, so that a claim may call it first.
+-- Future rows are not in the index of the claim: an email that is scheduled for later or waits
+-- for a retry becomes `ready` here when it is due. An email that expired while it waited dies
+-- instead. The work is limited, so that a claim can call it first.
 
 CREATE FUNCTION mailgres.promote(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -4048,12 +4047,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.promote(int) IS
-    'Makes waiting emails ready that are due, and ends those that expired; returns how many it looked at.';
+    'Makes waiting emails that are due ready, and ends those that expired; returns how many it handled.';
 
 -- ---- sql/30_engine/40_upkeep/20_expire.sql
 
--- Ends emails whose time is over. One whose earlier try may have arrived is not
--- called expired: that it is uncertain is what a person has to know.
+-- Ends emails that have expired. An uncertain email dies as uncertain, not as expired: a person
+-- has to know that it may have been delivered.
 
 CREATE FUNCTION mailgres.expire_these(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
@@ -4078,7 +4077,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.expire_these(uuid[]) IS
-    'Ends those of the given emails whose time is over and whose call has not begun; returns how many.';
+    'Ends those of the given emails that have expired and whose call has not started; returns how many.';
 
 CREATE FUNCTION mailgres.expire(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -4095,15 +4094,15 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.expire(int) IS
-    'Ends waiting emails whose time is over; returns how many.';
+    'Ends waiting emails that have expired; returns how many.';
 
 -- ---- sql/30_engine/40_upkeep/30_correct_times.sql
 
--- The clock of a server went ahead and came back: times that were stored meanwhile lie in the
--- future, and what waits for them would wait as long as the jump was, silently. What began
--- later than now began now, and lasts as long as it would have. What a person set for a later
--- time is not touched, and emails keep their dates: docs/providers.md says what to do about
--- those that were put off. Buckets see it by themselves: mailgres.tokens_of().
+-- If the clock of a server was ahead and is set back, times that were stored meanwhile are in the
+-- future, and emails and providers would silently wait for as long as the jump was. A lease, a
+-- limit or an open circuit that started in the future starts now and keeps its length. Times that
+-- a person set are not changed, and emails keep their times: docs/providers.md says what to do
+-- about deferred emails. Buckets handle it themselves: mailgres.tokens_of().
 
 CREATE FUNCTION mailgres.correct_leases(p_limit int, p_after timestamptz) RETURNS int
     LANGUAGE plpgsql
@@ -4111,7 +4110,7 @@ AS $$
 DECLARE
     v_count int;
 BEGIN
-    -- As long again, so that workers that live can report.
+    -- For the same length again, so that live workers can still report.
     UPDATE public.email_queue q
     SET leased_at = mailgres.now(),
         lease_until = mailgres.now() + least(q.lease_until - q.leased_at, interval '1 hour'),
@@ -4127,22 +4126,22 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_leases(int, timestamptz) IS
-    'Lets leases that began in the future begin now; returns how many.';
+    'Makes leases that started in the future start now; returns how many.';
 
 CREATE FUNCTION mailgres.correct_provider(p mailgres.providers, p_after timestamptz) RETURNS void
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_now    constant timestamptz := mailgres.now();
-    v_waits  constant boolean := coalesce(p.limited_since > p_after, false);
-    v_shut   constant boolean := p.circuit_since > p_after;
+    v_now      constant timestamptz := mailgres.now();
+    v_limited  constant boolean := coalesce(p.limited_since > p_after, false);
+    v_circuit  constant boolean := p.circuit_since > p_after;
 BEGIN
     UPDATE mailgres.providers x
-    SET limited_until = CASE WHEN v_waits THEN v_now + (p.limited_until - p.limited_since) ELSE x.limited_until END,
-        limited_since = CASE WHEN v_waits THEN v_now ELSE x.limited_since END,
-        circuit_until = CASE WHEN v_shut THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
-        probe_until = CASE WHEN v_shut THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
-        circuit_since = CASE WHEN v_shut THEN v_now ELSE x.circuit_since END,
+    SET limited_until = CASE WHEN v_limited THEN v_now + (p.limited_until - p.limited_since) ELSE x.limited_until END,
+        limited_since = CASE WHEN v_limited THEN v_now ELSE x.limited_since END,
+        circuit_until = CASE WHEN v_circuit THEN v_now + (p.circuit_until - p.circuit_since) ELSE x.circuit_until END,
+        probe_until = CASE WHEN v_circuit THEN v_now + (p.probe_until - p.circuit_since) ELSE x.probe_until END,
+        circuit_since = CASE WHEN v_circuit THEN v_now ELSE x.circuit_since END,
         failed_at = ARRAY(SELECT f FROM unnest(x.failed_at) f WHERE f <= p_after)
     WHERE x.name = p.name;
     INSERT INTO mailgres.provider_events (provider, event, reason)
@@ -4151,13 +4150,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_provider(mailgres.providers, timestamptz) IS
-    'Lets waits and circuits of a provider that began in the future begin now, and notes it.';
+    'Makes limits and circuits of a provider that started in the future start now, and records the event.';
 
 CREATE FUNCTION mailgres.correct_times(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- transactions that overlap have times of their own
+    -- concurrent transactions have slightly different times
     v_after     constant timestamptz := mailgres.now() + interval '1 minute';
     v_provider  mailgres.providers;
     v_count     int := 0;
@@ -4182,27 +4181,26 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.correct_times(int) IS
-    'Corrects times that were stored before the clock of the server went back; returns how many providers and leases.';
+    'Corrects times that were stored before the clock of the server was set back; returns how many providers and leases.';
 
 -- ---- sql/30_engine/40_upkeep/40_reap.sql
 
--- Takes back the emails of workers that died. A lost lease is not a retry, but an
--- email that keeps killing workers is taken out as crashed. What a call that had
--- begun means depends on the provider: with keys it is repeated with the same key;
--- without, the template says whether a person decides (hold) or it is sent again.
--- After a restart of the database nothing is reaped for the length of the lease,
--- so that workers that live can report first.
+-- Reaps the emails of dead workers. A lost lease does not count as a retry, but an email that
+-- keeps killing workers dies as crashed. If a call had started, the provider decides: with keys,
+-- the call is repeated with the same key; without, the template says whether a person decides
+-- (hold) or the email is sent again (resend). After a restart of the database nothing is reaped
+-- for the length of a lease, so that live workers can report first.
 
--- A batch comes back whole or not at all: the worker whose call takes long may still tell of
--- those that were left to it, and the others could never be repeated as they were. The leases
--- of a batch do not all end at one time: who lengthens them passes by what somebody has locked.
+-- A batch is reaped as a whole or not at all: a worker whose call takes long may still report on
+-- the emails that it holds, and the others could never be repeated unchanged. The leases of a
+-- batch do not all end at one time, because extend() skips rows that another session has locked.
 CREATE FUNCTION mailgres.is_lease_lost(q public.email_queue) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN q.lease_until <= mailgres.now()
     AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now();
 
 COMMENT ON FUNCTION mailgres.is_lease_lost(public.email_queue) IS
-    'Whether the lease of an email has ended, and its worker had the time to report.';
+    'Whether the lease of an email has expired, and its worker had time to report.';
 
 CREATE FUNCTION mailgres.rest_of_batches(INOUT p_ids uuid[], OUT p_held uuid[])
     LANGUAGE plpgsql
@@ -4231,36 +4229,36 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.rest_of_batches(uuid[]) IS
-    'Makes whole the batches of emails whose lease has ended, or leaves them out; p_held: those of which somebody has a part, by a lease or at this moment, to tell how it ended.';
+    'Completes the batches of emails whose lease has expired, or leaves them out; p_held: the batches that another session or a valid lease still holds a part of.';
 
--- Batches that are held must not hide what died after them: the next are looked at, until some
--- can be taken.
+-- Batches that are held must not hide emails that were lost after them: the search continues
+-- until some can be taken.
 CREATE FUNCTION mailgres.take_lost(p_limit int) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_ids   uuid[];
-    v_held  uuid[];
-    v_pass  uuid[] := '{}';
+    v_ids      uuid[];
+    v_held     uuid[];
+    v_skipped  uuid[] := '{}';
 BEGIN
     LOOP
         v_ids := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at <= mailgres.now() AND mailgres.is_lease_lost(q)
-              AND (q.batch_id IS NULL OR q.batch_id <> ALL (v_pass))
+              AND (q.batch_id IS NULL OR q.batch_id <> ALL (v_skipped))
             ORDER BY q.due_at
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED);
         SELECT * INTO v_ids, v_held FROM mailgres.rest_of_batches(v_ids);
         EXIT WHEN cardinality(v_ids) > 0 OR cardinality(v_held) = 0;
-        v_pass := v_pass || v_held;
+        v_skipped := v_skipped || v_held;
     END LOOP;
     RETURN v_ids;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.take_lost(int) IS
-    'Locks emails whose lease has ended, oldest first, and the rest of their batches.';
+    'Locks emails whose lease has expired, oldest first, and the rest of their batches.';
 
 CREATE FUNCTION mailgres.reap(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -4286,38 +4284,37 @@ BEGIN
         FROM lost l CROSS JOIN mailgres.settings s
     )
     UPDATE public.email_queue q
-    SET status = CASE WHEN j.crashed OR j.hold THEN 'failed' ELSE 'pending' END,
-        ready = NOT (j.crashed OR j.hold),
-        lease_losses = j.losses,
-        uncertain_since = j.uncertain_since,
-        batch_id = CASE WHEN j.uncertain_since IS NOT NULL THEN q.batch_id END,
-        dead_at = CASE WHEN j.crashed OR j.hold THEN mailgres.now() END,
-        dead_reason = CASE WHEN j.crashed THEN 'crashed' WHEN j.hold THEN 'uncertain' END,
-        error_class = CASE WHEN j.hold THEN 'ambiguous' ELSE q.error_class END,
+    SET status = CASE WHEN d.crashed OR d.hold THEN 'failed' ELSE 'pending' END,
+        ready = NOT (d.crashed OR d.hold),
+        lease_losses = d.losses,
+        uncertain_since = d.uncertain_since,
+        batch_id = CASE WHEN d.uncertain_since IS NOT NULL THEN q.batch_id END,
+        dead_at = CASE WHEN d.crashed OR d.hold THEN mailgres.now() END,
+        dead_reason = CASE WHEN d.crashed THEN 'crashed' WHEN d.hold THEN 'uncertain' END,
+        error_class = CASE WHEN d.hold THEN 'ambiguous' ELSE q.error_class END,
         error_message = CASE
-            WHEN j.crashed THEN format('%s workers died while they held it', j.losses)
-                || CASE WHEN j.uncertain_since IS NOT NULL THEN '; it may have arrived' ELSE '' END
-            WHEN j.hold THEN 'the worker died during the call: it may have been sent'
+            WHEN d.crashed THEN format('%s workers died while they held it', d.losses)
+                || CASE WHEN d.uncertain_since IS NOT NULL THEN '; it may have arrived' ELSE '' END
+            WHEN d.hold THEN 'the worker died during the call: it may have been sent'
             ELSE q.error_message END,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
-    FROM decided j
-    WHERE q.id = j.id AND q.id = ANY (v_ids);  -- said again for the plan
+    FROM decided d
+    WHERE q.id = d.id AND q.id = ANY (v_ids);  -- repeated for the plan
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reap(int) IS
-    'Takes back emails whose lease has ended; returns how many.';
+    'Reaps emails whose lease has expired; returns how many.';
 
 -- ---- sql/30_engine/40_upkeep/50_archive_dead_letters.sql
 
--- Dead emails that nobody dealt with leave the queue for an archive, with the whole
--- row and the whole log; after another while they leave that, too.
+-- Dead letters move to an archive after some time, with the whole row and the whole log, and are
+-- deleted from there later.
 --
--- jit = off goes with enable_seqscan = off: where a table of one row has to be read
--- whole, its plan gets a forbidding cost, and up to PostgreSQL 17 that alone would make
--- every call compile for a second.
+-- jit = off goes with enable_seqscan = off: reading a table of one row gets a prohibitive cost,
+-- and up to PostgreSQL 17 that alone would make every call compile for a second.
 
 CREATE FUNCTION mailgres.archive_dead_letters(p_limit int DEFAULT 200) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -4327,8 +4324,8 @@ DECLARE
     v_before timestamptz := (SELECT mailgres.now() - s.dead_letter_ttl FROM mailgres.settings s);
     v_ids    uuid[];
 BEGIN
-    -- Locked by a statement of its own: the next ones then see all that was logged
-    -- about these emails, because who logs holds the lock of the row.
+    -- Locked by a separate statement: the next ones then see everything that was logged about
+    -- these emails, because a session that logs holds the lock of the row.
     v_ids := ARRAY(
         SELECT q.id
         FROM public.email_queue q
@@ -4354,7 +4351,7 @@ BEGIN
     FROM public.email_queue q
     CROSS JOIN mailgres.settings s
     WHERE q.id = ANY (v_ids)
-    -- Somebody put an archived email back into the queue, and it died again.
+    -- An archived email was put back into the queue by hand, and it died again.
     ON CONFLICT (queue_id) DO UPDATE
         SET dead_reason = excluded.dead_reason, error_code = excluded.error_code, dead_at = excluded.dead_at,
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
@@ -4367,8 +4364,8 @@ $$;
 COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
     'Moves emails that have been dead for long to mailgres.dead_letters; returns how many.';
 
--- Takes emails out of the queue; their attachments go with them (ON DELETE CASCADE), and
--- so does what the provider capture kept. What was counted about them stays counted.
+-- Deletes emails with their attachments (ON DELETE CASCADE), their log and the messages that the
+-- provider capture kept. The rollups still count them.
 CREATE FUNCTION mailgres.delete_emails(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -4385,7 +4382,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_emails(uuid[]) IS
-    'Takes emails out of the queue with all that hangs on them; returns how many.';
+    'Deletes emails with everything that belongs to them; returns how many.';
 
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -4408,19 +4405,18 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.purge_archive(int) IS
-    'Deletes archived emails whose time in the archive is over; returns how many.';
+    'Deletes archived emails that have expired; returns how many.';
 
 -- ---- sql/30_engine/40_upkeep/60_delete_expired_emails.sql
 
--- Sent and cancelled emails leave the queue after settings.sent_ttl. There is no index
--- for that, because every email would pay for it: ids are ordered by time, so the walk
--- is along the primary key, from the oldest. What has to stay (a scheduled email, one
--- sent late) is passed, and a call looks at a bounded number of rows, so the walk
--- remembers where it is and begins anew at the end.
+-- Sent and cancelled emails are deleted after settings.sent_ttl. There is no index for that,
+-- because every email would pay for it: ids are ordered by time, so the walk follows the primary
+-- key from the oldest id. Emails that have to stay (scheduled, or sent late) are skipped, and one
+-- call reads a limited number of rows, so the walk stores its position and starts again at the
+-- end.
 --
--- Two stretches are walked: ids older than the retention, and those that no clock of
--- ours has given (an application may bring ids of its own, at random). What lies
--- between is too young.
+-- Two ranges are walked: ids older than sent_ttl, and ids that are not of our clock (an
+-- application may set random ids of its own). Ids in between are too young.
 
 CREATE TABLE mailgres.retention_walk (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -4428,10 +4424,10 @@ CREATE TABLE mailgres.retention_walk (
     logs_after  uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE mailgres.retention_walk IS 'The id up to which retention has looked in this round.';
+COMMENT ON TABLE mailgres.retention_walk IS 'The position of delete_expired_emails in its current walk.';
 
 COMMENT ON COLUMN mailgres.retention_walk.logs_after IS
-    'The email up to which its logs were looked at, for emails that somebody deleted.';
+    'The position of the walk through the logs of emails that were deleted by hand.';
 
 INSERT INTO mailgres.retention_walk DEFAULT VALUES;
 
@@ -4441,31 +4437,31 @@ RETURN rpad(lpad(to_hex(
     floor(least(greatest(date_part('epoch', p_time) * 1000, 0), 281474976710655))::bigint), 12, '0'), 32, '0')::uuid;
 
 COMMENT ON FUNCTION mailgres.first_id_of(timestamptz) IS
-    'No time-ordered uuid given at this time or later is smaller than this one.';
+    'A lower bound of all time-ordered uuids that are generated at this time or later.';
 
--- Somebody deletes emails by hand, and their logs stay: there is no foreign key, which every
--- try would have to check. Among ids as old as the retention hardly an email is left, so what
--- is found there is mostly such logs; those of the few emails that have to stay are passed,
--- and the walk remembers where it is. It goes along the primary key of the logs, from one
--- email to the next. (Attachments went by a foreign key; a death is taken by its janitor.)
+-- When emails are deleted by hand, their logs stay: there is no foreign key, because every
+-- attempt would have to check it. Among ids older than sent_ttl hardly any email is left, so most
+-- logs there are such orphans. Logs of the few emails that have to stay are skipped, and the walk
+-- stores its position. It follows the primary key of the logs, from one email to the next.
+-- (Attachments have a foreign key.)
 CREATE FUNCTION mailgres.delete_orphans(p_limit int, p_before timestamptz, p_old uuid, p_future uuid)
     RETURNS int
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
-    c_last    constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-    v_after   uuid := (SELECT w.logs_after FROM mailgres.retention_walk w);
-    v_started   constant uuid := v_after;
-    v_end     uuid;
-    v_id      uuid;
-    v_ids     uuid[] := '{}';
+    c_first    constant uuid := '00000000-0000-0000-0000-000000000000';
+    c_last     constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    v_after    uuid := (SELECT w.logs_after FROM mailgres.retention_walk w);
+    v_started  constant uuid := v_after;
+    v_end      uuid;
+    v_id       uuid;
+    v_ids      uuid[] := '{}';
 BEGIN
     IF v_after >= p_old THEN
         v_after := greatest(v_after, p_future);
     END IF;
     v_end := CASE WHEN v_after < p_old THEN p_old ELSE c_last END;
-    FOR v_look IN 1 .. p_limit LOOP
+    FOR v_step IN 1 .. p_limit LOOP
         SELECT l.queue_id INTO v_id FROM public.email_logs l
         WHERE l.queue_id > v_after AND l.queue_id < v_end ORDER BY l.queue_id LIMIT 1;
         IF NOT FOUND THEN
@@ -4494,41 +4490,41 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_orphans(int, timestamptz, uuid, uuid) IS
-    'Removes what is left of emails that somebody deleted, when their time is over; returns how many emails.';
+    'Deletes what is left of emails that were deleted by hand, after sent_ttl; returns how many emails.';
 
 CREATE FUNCTION mailgres.delete_expired_emails(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    c_first   constant uuid := '00000000-0000-0000-0000-000000000000';
-    c_last    constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-    c_looks   constant int := 20;  -- at so many rows for each that may leave
-    v_before  timestamptz := (SELECT mailgres.now() - s.sent_ttl FROM mailgres.settings s);
-    v_old     uuid := mailgres.first_id_of(v_before);
-    v_future  uuid := mailgres.first_id_of(greatest(mailgres.now(), clock_timestamp()) + interval '1 day');
-    v_after   uuid;
-    v_end     uuid;
-    v_until   uuid;
-    v_ids     uuid[];
+    c_first           constant uuid := '00000000-0000-0000-0000-000000000000';
+    c_last            constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    c_rows_per_email  constant int := 20;  -- rows read for each email that may be deleted
+    v_before          timestamptz := (SELECT mailgres.now() - s.sent_ttl FROM mailgres.settings s);
+    v_old             uuid := mailgres.first_id_of(v_before);
+    v_future          uuid := mailgres.first_id_of(greatest(mailgres.now(), clock_timestamp()) + interval '1 day');
+    v_after           uuid;
+    v_end             uuid;
+    v_until           uuid;
+    v_ids             uuid[];
 BEGIN
     SELECT w.after_id INTO v_after FROM mailgres.retention_walk w FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        RETURN 0;  -- somebody is walking
+        RETURN 0;  -- another session is walking
     END IF;
     IF v_after >= v_old THEN
         v_after := greatest(v_after, v_future);
         SELECT q.id INTO v_until FROM public.email_queue q ORDER BY q.id DESC LIMIT 1;
         IF v_until IS NULL OR v_until <= v_after THEN
-            v_after := c_first;  -- nothing there: do not spend a call on it
+            v_after := c_first;  -- the range is empty: do not spend a call on it
         END IF;
     END IF;
     v_end := CASE WHEN v_after < v_old THEN v_old ELSE c_last END;
 
-    -- The last row to look at; null if there are not so many.
+    -- The last row to read; null if there are fewer rows.
     SELECT q.id INTO v_until FROM public.email_queue q
     WHERE q.id > v_after AND q.id < v_end
-    ORDER BY q.id OFFSET greatest(p_limit * c_looks - 1, 0) LIMIT 1;
+    ORDER BY q.id OFFSET greatest(p_limit * c_rows_per_email - 1, 0) LIMIT 1;
 
     v_ids := ARRAY(
         SELECT q.id
@@ -4558,12 +4554,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_expired_emails(int) IS
-    'Removes emails that were sent or cancelled long ago; returns how many.';
+    'Deletes emails that were sent or cancelled long ago; returns how many.';
 
 -- ---- sql/30_engine/40_upkeep/70_workers.sql
 
--- Workers say that they live. Who has not been heard of for a day is forgotten, and so is
--- a sleeper that ought to have woken long ago, because every enqueue reads the sleepers.
+-- Heartbeats of workers. A worker that was not seen for a day is deleted, and so is a sleeper
+-- that should have woken long ago, because every enqueue reads the sleepers.
 
 CREATE FUNCTION mailgres.heartbeat(
     p_worker text, p_version text DEFAULT '', p_details jsonb DEFAULT '{}', p_providers text[] DEFAULT NULL,
@@ -4583,7 +4579,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.heartbeat(text, text, jsonb, text[], boolean) IS
-    'A worker is alive and has these providers; returns 1.';
+    'Records that a worker is alive and has these providers; returns 1.';
 
 CREATE FUNCTION mailgres.sign_off(p_worker text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -4593,7 +4589,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.sign_off(text) IS 'A worker stops and is not counted as alive any more.';
+COMMENT ON FUNCTION mailgres.sign_off(text) IS 'Records that a worker stopped: it no longer counts as alive.';
 
 CREATE FUNCTION mailgres.delete_stale_workers(p_limit int DEFAULT 1000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -4606,14 +4602,14 @@ BEGIN
     WHERE w.worker = ANY (ARRAY(
         SELECT x.worker FROM mailgres.workers x
         WHERE x.seen_at <= mailgres.now() - interval '1 day'
-           -- cron starts one every few minutes, each with a name of its own
+           -- cron starts one every few minutes, each with its own name
            OR x.on_demand AND x.seen_at <= mailgres.now() - interval '1 hour'
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_workers = ROW_COUNT;
     DELETE FROM mailgres.janitor_failures f WHERE f.failed_at <= mailgres.now() - interval '1 day';
 
-    -- The real time, as whoever fell asleep wrote it.
+    -- sleeps_until is in real time: mark_asleep uses clock_timestamp()
     DELETE FROM mailgres.sleepers s
     WHERE s.worker = ANY (ARRAY(
         SELECT x.worker FROM mailgres.sleepers x
@@ -4626,12 +4622,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_stale_workers(int) IS
-    'Removes workers not seen for a day and sleepers that never woke; returns how many.';
+    'Deletes workers that were not seen for a day and sleepers that never woke; returns how many.';
 
--- A worker counts for a minute after it was last seen, so that a restart goes unnoticed;
--- one that works on demand for a quarter of an hour, because cron calls it now and then. If
--- there is none at all, no provider is missing: the alert no_processor is about that. A
--- worker of a version that does not say which providers it has may have any.
+-- A worker counts as live for a minute after it was last seen, so that a restart goes unnoticed;
+-- an on-demand worker for 15 minutes, because cron calls it from time to time. If no worker is
+-- live, no provider is missing: the alert no_processor covers that. A worker of a version that
+-- does not report its providers may have any.
 CREATE FUNCTION mailgres.missing_providers()
     RETURNS TABLE (provider text, routes text[], since timestamptz)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -4655,12 +4651,12 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.missing_providers() IS
-    'Providers that routes lead to and no live worker has, with these routes, and since when.';
+    'Providers of routes that no live worker has, with these routes, and since when.';
 
 -- ---- sql/30_engine/40_upkeep/80_janitor_failures.sql
 
--- A janitor that keeps failing harms nobody at once: counts stand still, dead workers' emails
--- do not come back. So each failure in a row is counted until a run of the same worker
+-- A janitor that keeps failing has no immediate effect: counts stop changing, emails of dead
+-- workers are not reaped. So failures in a row are counted, until a run of the same worker
 -- succeeds, for an alert and for `mailgres doctor`.
 
 CREATE FUNCTION mailgres.record_janitor_run(p_janitor text, p_worker text, p_error text, p_every interval) RETURNS void
@@ -4680,9 +4676,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.record_janitor_run(text, text, text, interval) IS
-    'Counts a failed run of a janitor; without an error: forgets those before, as a run succeeded.';
+    'Counts a failed run of a janitor; without an error, deletes its earlier failures, because the run succeeded.';
 
--- An alert for each janitor, whichever worker it fails for.
+-- One row for each janitor, whichever workers it fails for.
 CREATE FUNCTION mailgres.failing_janitors()
     RETURNS TABLE (janitor text, worker text, failures int, since timestamptz, error text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -4694,24 +4690,24 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.failing_janitors() IS
-    'Janitors that fail at the moment: the worker with the most failures in a row, and its last error.';
+    'Janitors that are failing now: the worker with the most failures in a row, and its last error.';
 
 -- ---- sql/30_engine/50_counting/10_depth.sql
 
--- Counts what is open; see mailgres.depth. One scan of the open emails by their partial
--- indexes, whatever else is in the table, and of no more than a million of a kind:
--- beyond that the numbers say how many there are at least.
+-- Counts open emails; see mailgres.depth. One scan of the open emails by their partial indexes,
+-- whatever else is in the table, and of at most a million emails of each kind: beyond that the
+-- counts are lower bounds.
 
--- How many claims there have been: the rounds that tenants wait for are counted in these.
+-- The number of claims so far: how long tenants wait is counted in claims.
 CREATE FUNCTION mailgres.claim_number() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT r.last_value FROM mailgres.claim_numbers r $$;
 
-COMMENT ON FUNCTION mailgres.claim_number() IS 'How many claims there have been.';
+COMMENT ON FUNCTION mailgres.claim_number() IS 'How many claims have been made.';
 
 -- Rows by status, template and retries, and rows by route and tenant (of waiting emails).
--- plpgsql, but planned at each call, whatever its caller does without: the right plan depends
--- on how much there is.
+-- plpgsql, but planned at each call, whatever settings its caller has: the right plan depends on
+-- the number of emails.
 CREATE FUNCTION mailgres.count_depth(p_most int DEFAULT 1000000)
     RETURNS TABLE (
         status text, template_type text, retries int, route text, tenant_id text,
@@ -4761,25 +4757,25 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.count_depth(int) IS
-    'Counts open emails, now, and no more than so many of a kind: by status, template and retries, and by route and tenant.';
+    'Counts open emails now, at most p_most of each kind: by status, template and retries, and by route and tenant.';
 
--- A janitor calls it every few seconds. Who comes too early changes nothing: several
--- workers count no more often than one, and counting takes at most a tenth of the time.
--- Where there is more than can be counted in the time of a statement, the numbers that
--- there are go on to be shown, with their `as_of`: else whoever looks would count, too. Where
--- there are none yet (its row was never valid), fewer are counted the next time.
+-- A janitor calls this every few seconds. A call that comes too early changes nothing: several
+-- workers count no more often than one, and counting takes at most a tenth of the time. If there
+-- are more emails than can be counted within the statement timeout, the old counts stay valid,
+-- with their `as_of`: otherwise every reader would count, too. If there are no counts yet (its
+-- row was never valid), fewer emails are counted the next time.
 CREATE FUNCTION mailgres.measure_depth(p_every interval DEFAULT '8 seconds') RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    c_most   constant int := CASE
+    c_most          constant int := CASE
         WHEN EXISTS (SELECT FROM mailgres.depth d WHERE d.valid_until < d.as_of) THEN 10000
         ELSE 1000000 END;
-    v_start  constant timestamptz := clock_timestamp();
-    v_now    constant timestamptz := mailgres.now();
+    v_start         constant timestamptz := clock_timestamp();
+    v_now           constant timestamptz := mailgres.now();
     v_claim_number  constant bigint := mailgres.claim_number();
-    v_took   interval;
-    v_most   bigint;
+    v_took          interval;
+    v_most          bigint;
 BEGIN
     PERFORM FROM mailgres.depth d
     WHERE v_now BETWEEN d.as_of AND d.tried_at + greatest(p_every, 10 * d.took) - interval '1 microsecond';
@@ -4833,9 +4829,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.measure_depth(interval) IS
-    'Counts open emails and keeps the numbers, unless that was done just now; returns whether it did.';
+    'Counts open emails and stores the counts, unless they were stored just before; returns 1 if it did, otherwise 0.';
 
--- The numbers that were kept; where nobody kept any lately, they are counted on the spot.
+-- The stored counts, or if there are no recent ones, counts of this moment.
 CREATE VIEW mailgres.current_depth_by_template WITH (security_invoker = true) AS
 SELECT d.status, d.template_type, d.retries, d.emails, d.due, d.recent, d.parked, d.oldest, d.newest,
        d.oldest_due, d.oldest_lease, d.as_of
@@ -4849,7 +4845,7 @@ WHERE c.template_type IS NOT NULL
   AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
 
 COMMENT ON VIEW mailgres.current_depth_by_template IS
-    'Open emails by status, template and retries: as counted lately, else counted now.';
+    'Open emails by status, template and retries: the stored counts if they are recent, otherwise counted now.';
 
 CREATE VIEW mailgres.current_depth_by_tenant WITH (security_invoker = true) AS
 SELECT d.route, d.tenant_id, d.emails, d.due, d.oldest_due, d.last_due, d.claim_number, d.as_of
@@ -4862,12 +4858,12 @@ WHERE c.tenant_id IS NOT NULL
   AND NOT EXISTS (SELECT FROM mailgres.depth x WHERE mailgres.now() BETWEEN x.as_of AND x.valid_until);
 
 COMMENT ON VIEW mailgres.current_depth_by_tenant IS
-    'Waiting emails by route and tenant: as counted lately, else counted now.';
+    'Waiting emails by route and tenant: the stored counts if they are recent, otherwise counted now.';
 
 -- ---- sql/30_engine/50_counting/20_counted.sql
 
--- The rollups and what is not yet added to them: exact at any moment. A cell may come
--- several times, so whoever asks sums.
+-- The rollups plus the deltas that are not yet added to them: always exact. A cell may have
+-- several rows, so every query has to sum them.
 
 CREATE VIEW mailgres.counted_by_template WITH (security_invoker = true) AS
 SELECT r.hour, r.template_type, r.status, r.emails FROM mailgres.rollup_by_template r
@@ -4936,15 +4932,15 @@ COMMENT ON VIEW mailgres.counted_by_status IS
 COMMENT ON VIEW mailgres.counted_dead IS
     'Dead letters in the queue by the hour in which they died, tenant, error code and reason; sum them.';
 COMMENT ON VIEW mailgres.counted_by_minute IS 'What happened to emails in each minute; sum them.';
-COMMENT ON VIEW mailgres.counted_by_attempt IS 'Tries by hour, number of the try and outcome; sum them.';
+COMMENT ON VIEW mailgres.counted_by_attempt IS 'Attempts by hour, number of the attempt and outcome; sum them.';
 COMMENT ON VIEW mailgres.counted_by_fault IS
-    'Tries that failed by hour, provider, class and code of the fault; sum them.';
+    'Failed attempts by hour, provider, and class and code of the fault; sum them.';
 COMMENT ON VIEW mailgres.counted_tenants IS
-    'Tries made for each tenant, and what its last claim had: sum processed, and batch of the newest claimed_at.';
+    'Attempts made for each tenant, and the size of its last claim: sum processed, and batch of the newest claimed_at.';
 
 -- ---- sql/30_engine/50_counting/30_fold_rollups.sql
 
--- Adds the deltas to the rollups, a bounded number at a time.
+-- Adds the deltas to the rollups, a limited number at a time.
 
 CREATE FUNCTION mailgres.fold_counts(p_limit int) RETURNS int
     LANGUAGE plpgsql
@@ -4996,7 +4992,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_counts(int) IS
-    'Adds deltas of what became of emails; returns how many were added.';
+    'Adds deltas of the outcomes of emails to the rollups; returns how many.';
 
 CREATE FUNCTION mailgres.fold_attempts(p_limit int) RETURNS int
     LANGUAGE plpgsql
@@ -5051,13 +5047,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_attempts(int) IS
-    'Adds deltas of what was done; returns how many were added.';
+    'Adds deltas of events to the rollups; returns how many.';
 
 CREATE FUNCTION mailgres.fold_rollups(p_limit int DEFAULT 10000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- One at a time: two folders would take the same rollup rows in other orders.
+    -- One at a time: two folds would lock the same rollup rows in different orders.
     IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold_rollups')) THEN
         RETURN 0;
     END IF;
@@ -5066,10 +5062,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.fold_rollups(int) IS
-    'Adds deltas to the rollups; returns how many were added.';
+    'Adds deltas to the rollups; returns how many of the kind that had more.';
 
--- Counts do not stay for ever either. Hours of which nothing is left in the queue go, and
--- minutes after a week and a day.
+-- Counts expire, too. Counts of the queue are deleted when their hour has no emails left, minutes
+-- after eight days.
 CREATE FUNCTION mailgres.delete_expired_rollups(p_limit int DEFAULT 10000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -5102,13 +5098,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.delete_expired_rollups(int) IS
-    'Removes counts that are too old for anybody to ask for; returns how many.';
+    'Deletes counts that have expired; returns how many.';
 
 -- ---- sql/30_engine/50_counting/40_eta.sql
 
--- When the backlog will be out. An estimate by what is known now: the first provider of
--- a route that can be used, its limits and quotas, and how fast emails left lately. Other
--- providers of the route may make it sooner, new emails and faults later.
+-- When the backlog will be drained. An estimate from the current state: the first usable provider
+-- of a route, its limits and quotas, and the recent throughput. Other providers of the route may
+-- make it sooner, new emails and faults later.
 
 CREATE FUNCTION mailgres.usable_at(p mailgres.providers) RETURNS timestamptz
     LANGUAGE sql STABLE
@@ -5118,7 +5114,7 @@ RETURN CASE WHEN p.enabled THEN greatest(
                    WHEN 'half_open' THEN p.probe_until END) ELSE 'infinity' END;
 
 COMMENT ON FUNCTION mailgres.usable_at(mailgres.providers) IS
-    'When a provider can be used again, as far as is known; infinity means not by itself.';
+    'When a provider can be used again, as far as is known; infinity means not without action.';
 
 CREATE FUNCTION mailgres.unusable_because(p mailgres.providers) RETURNS text
     LANGUAGE sql STABLE
@@ -5131,7 +5127,7 @@ RETURN CASE
 COMMENT ON FUNCTION mailgres.unusable_because(mailgres.providers) IS
     'Why a provider cannot be used now: disabled, paused, circuit, quota or rate; null if it can.';
 
--- Emails a second by the limits of a provider, else as in the last 15 minutes.
+-- Emails per second by the limits of a provider, otherwise the rate of the last 15 minutes.
 CREATE FUNCTION mailgres.send_rate_of(p mailgres.providers, OUT per_second double precision, OUT why text)
     LANGUAGE plpgsql STABLE
 AS $$
@@ -5153,9 +5149,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.send_rate_of(mailgres.providers) IS
-    'How many emails a provider takes in a second, by its limits or as in the last 15 minutes.';
+    'How many emails per second a provider accepts, by its limits or by the last 15 minutes.';
 
--- Day by day, as quotas go.
+-- Computed day by day, because of the quotas.
 CREATE FUNCTION mailgres.drained_at(
     p mailgres.providers, p_emails bigint, p_starts timestamptz, OUT at timestamptz, OUT why text
 )
@@ -5163,7 +5159,7 @@ CREATE FUNCTION mailgres.drained_at(
 AS $$
 DECLARE
     c_years   constant int := 10;
-    v_pace    double precision;
+    v_rate    double precision;
     v_rest    double precision := p_emails;
     v_from    timestamptz := p_starts;
     v_ends    timestamptz;
@@ -5171,7 +5167,7 @@ DECLARE
     v_month   double precision := p.monthly_quota;
     v_can     double precision;
 BEGIN
-    SELECT x.per_second, x.why INTO v_pace, why FROM mailgres.send_rate_of(p) x;
+    SELECT x.per_second, x.why INTO v_rate, why FROM mailgres.send_rate_of(p) x;
     SELECT p.daily_quota - coalesce(max(mailgres.used_of_quota(u, p_starts)) FILTER (WHERE u.period = 'day'), 0),
            p.monthly_quota - coalesce(max(u.emails) FILTER (WHERE u.period = 'month'), 0)
     INTO v_day, v_month
@@ -5180,13 +5176,13 @@ BEGIN
 
     FOR v_number IN 1 .. c_years * 366 LOOP
         v_ends := date_trunc('day', v_from, 'UTC') + interval '24 hours';
-        v_can := least(v_day, v_month, v_pace * date_part('epoch', v_ends - v_from));
+        v_can := least(v_day, v_month, v_rate * date_part('epoch', v_ends - v_from));
         IF v_can < 0 THEN
             v_can := 0;  -- a quota that was lowered
         END IF;
         IF v_can IS NULL OR v_rest <= v_can THEN
-            IF v_pace IS NOT NULL OR why = 'quota' THEN
-                at := v_from + coalesce(v_rest / v_pace, 0) * interval '1 second';
+            IF v_rate IS NOT NULL OR why = 'quota' THEN
+                at := v_from + coalesce(v_rest / v_rate, 0) * interval '1 second';
             END IF;
             RETURN;
         END IF;
@@ -5202,7 +5198,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.drained_at(mailgres.providers, bigint, timestamptz) IS
-    'When so many emails will have left by a provider; null if nobody can tell.';
+    'When this many emails will have been sent through a provider; null if it cannot be estimated.';
 
 CREATE FUNCTION mailgres.eta()
     RETURNS TABLE (
@@ -5211,9 +5207,9 @@ CREATE FUNCTION mailgres.eta()
 AS $$
 #variable_conflict use_column
 DECLARE
-    v         record;
-    v_out     record;
-    v_closed  text;
+    v          record;
+    v_drained  record;
+    v_because  text;
 BEGIN
     FOR v IN
         WITH by_route AS (
@@ -5248,13 +5244,13 @@ BEGIN
         ELSIF provider IS NULL THEN
             why := 'no provider';
         ELSE
-            v_closed := mailgres.unusable_because(v.provider);
-            why := v_closed;
+            v_because := mailgres.unusable_because(v.provider);
+            why := v_because;
             IF isfinite(v.starts) THEN
                 starts := v.starts;
-                SELECT * INTO v_out FROM mailgres.drained_at(v.provider, v.ahead, v.starts);
-                at := v_out.at;
-                why := CASE WHEN v_out.why = 'quota' OR v_closed IS NULL THEN v_out.why ELSE v_closed END;
+                SELECT * INTO v_drained FROM mailgres.drained_at(v.provider, v.ahead, v.starts);
+                at := v_drained.at;
+                why := CASE WHEN v_drained.why = 'quota' OR v_because IS NULL THEN v_drained.why ELSE v_because END;
                 IF v.tenants_at > at THEN
                     at := v.tenants_at;
                     why := 'rate of a tenant';
@@ -5271,27 +5267,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.eta() IS
-    'For each route with waiting emails: how many, when they will be out, and what it depends on.';
+    'For each route with waiting emails: how many, when they will have been sent, and what that depends on.';
 
 -- ---- sql/30_engine/60_notify/10_alert_rules.sql
 
 -- What operators set about alerts.
-
--- The name that has most in common with another, by pieces of three letters.
-CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
-    LANGUAGE sql STABLE
-RETURN (
-    SELECT r.name
-    FROM mailgres.alert_rules r
-    CROSS JOIN LATERAL (
-        SELECT count(DISTINCT g.piece) AS common
-        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
-        WHERE position(g.piece IN r.name) > 0
-    ) x
-    WHERE x.common > 0
-    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
-
-COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
 
 CREATE FUNCTION mailgres.set_alert_rule(
     p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
@@ -5304,9 +5284,8 @@ DECLARE
 BEGIN
     SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
-            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
-            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
+        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)),
+            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r)));
     ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
                        AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
         PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
@@ -7972,7 +7951,7 @@ RETURN CASE
     WHEN p_email.attempt_started_at IS NOT NULL OR mailgres.is_held_without_token(p_email) THEN
         ('MG022', 'the email is being sent', 'Wait for the outcome: if it fails, cancel it then.')::mailgres.refusal
     WHEN p_email.uncertain_since IS NOT NULL THEN
-        ('MG023', 'an earlier try may have arrived, so the email cannot be cancelled',
+        ('MG023', 'an earlier attempt may have arrived, so the email cannot be cancelled',
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
@@ -8012,7 +7991,7 @@ COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
     'Cancels an email whose call has not begun; false if it was cancelled before.';
 
 -- A dead or cancelled email goes back to the queue with all its retries. It gets a
--- new key, unless an earlier try may have arrived: then the key is kept while it
+-- new key, unless an earlier attempt may have arrived: then the key is kept while it
 -- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
 -- batch of which some was settled protects no longer: the call cannot be repeated.
 
@@ -8061,7 +8040,7 @@ COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
 
 CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
-RETURN ('MG024', 'an earlier try may have arrived: sending again may deliver it twice',
+RETURN ('MG024', 'an earlier attempt may have arrived: sending again may deliver it twice',
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
 COMMENT ON FUNCTION mailgres.duplicate_refusal() IS

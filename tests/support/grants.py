@@ -138,7 +138,7 @@ _OF_ALERTS = _names(
     alert_notification alert_window dead_letters_complete_until notify figures_of_database
     figures_of_emails
     figures_of_outcomes figures_of_providers figures_of_starving figures_of_waiting is_worth_email
-    last_seen lock_notification_state minutes most_counted nearest_rule update_alerts oldest_waiting
+    last_seen lock_notification_state minutes most_counted update_alerts oldest_waiting
     rounded
     unnotified_alerts waiting_tenants
     """

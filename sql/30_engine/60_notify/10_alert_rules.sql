@@ -1,21 +1,5 @@
 -- What operators set about alerts.
 
--- The name that has most in common with another, by pieces of three letters.
-CREATE FUNCTION mailgres.nearest_rule(p_name text) RETURNS text
-    LANGUAGE sql STABLE
-RETURN (
-    SELECT r.name
-    FROM mailgres.alert_rules r
-    CROSS JOIN LATERAL (
-        SELECT count(DISTINCT g.piece) AS common
-        FROM (SELECT substr(p_name, n, 3) AS piece FROM generate_series(1, least(length(p_name), 100) - 2) n) g
-        WHERE position(g.piece IN r.name) > 0
-    ) x
-    WHERE x.common > 0
-    ORDER BY x.common::float / (length(r.name) + length(p_name)) DESC, r.name LIMIT 1);
-
-COMMENT ON FUNCTION mailgres.nearest_rule(text) IS 'The rule that was most likely meant; null: none.';
-
 CREATE FUNCTION mailgres.set_alert_rule(
     p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
     p_severity text DEFAULT NULL, p_enabled boolean DEFAULT NULL
@@ -27,9 +11,8 @@ DECLARE
 BEGIN
     SELECT * INTO v_rule FROM mailgres.alert_rules r WHERE r.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)), concat_ws(' ',
-            'Did you mean ' || mailgres.nearest_rule(p_name) || '?',
-            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r))));
+        PERFORM mailgres.refuse('MG090', format('there is no alert rule %L', left(p_name, 100)),
+            format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r)));
     ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
                        AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
         PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
