@@ -147,7 +147,7 @@ def finisher(store: FakeStore, held: InFlight, **options: Any) -> Finisher:
     return made
 
 
-WAITS = "an outcome waits: somebody else has its row"
+WAITS = "an outcome waits: its row is locked"
 
 
 class TestFinisher:

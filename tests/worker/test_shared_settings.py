@@ -85,7 +85,7 @@ def test_the_first_worker_sets_the_route_that_the_migration_made_and_says_so(
         start(harness, "resend", "smtp")
     assert harness.value(ROUTE, "default") == ["resend", "smtp"]
     (line,) = reported(caplog, "RouteSet")
-    assert line.getMessage() == "the route default now leads to resend, smtp"
+    assert line.getMessage() == "the route default is now resend, smtp"
 
 
 def test_a_worker_with_other_providers_refuses_to_start_and_changes_nothing(
@@ -94,7 +94,7 @@ def test_a_worker_with_other_providers_refuses_to_start_and_changes_nothing(
     start(harness, "smtp")
     before = harness.value(SHARED)
     error = refusal(harness, "resend")
-    assert "the route default leads to the provider smtp" in error.message
+    assert "the route default uses the provider smtp" in error.message
     assert "mailgres routes set default resend" in str(error.hint)
     assert harness.value(SHARED) == before
 
@@ -118,7 +118,7 @@ def test_a_route_that_an_operator_led_to_capture_is_not_taken_for_a_fresh_one(
     harness: E2eHarness, mailgres: Program
 ) -> None:
     mailgres("routes", "set", "default", "capture")
-    assert "the route default leads to the provider capture" in refusal(harness, "smtp").message
+    assert "the route default uses the provider capture" in refusal(harness, "smtp").message
     assert harness.value(ROUTE, "default") == ["capture"]
 
 
@@ -201,7 +201,7 @@ def test_every_command_that_works_the_queue_refuses_a_route_of_others(
     harness.use("resend", serve_secret="a-secret-for-the-tests", serve_port="0")
     with harness.script(command) as process:
         assert process.popen.wait(60) == 1
-        assert "the route default leads to the provider smtp" in process.log
+        assert "the route default uses the provider smtp" in process.log
     assert harness.value(SHARED) == before
 
 

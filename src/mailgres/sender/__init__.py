@@ -1,4 +1,4 @@
-"""One batch of emails on its way: render, start, send."""
+"""Send one batch of emails: render, start, send."""
 
 from mailgres.sender.render import Renderer
 from mailgres.sender.send import Sender

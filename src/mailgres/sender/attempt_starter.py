@@ -1,8 +1,8 @@
-"""Starts attempts together: threads that are ready at the same moment share one statement.
+"""Start attempts together: threads that are ready at the same moment share one statement.
 
-While one `start_attempts` is on its way, the others gather, and the next takes all of them. Nobody
-waits for company: a thread that is alone goes at once. A thread that waits is woken once, by what
-it waits for: were all of them to queue for a lock, each would have to be woken before the next
+While one `start_attempts` is under way, the others gather, and the next statement takes all of
+them. No thread waits for company: one that is alone goes immediately. A waiting thread is woken
+once, by its result: if all of them queued for a lock, each would have to be woken before the next
 statement could start.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """A thread that wants to start attempts, and what it is told."""
+    """A thread that wants to start attempts, and its result."""
 
     __slots__ = ("emails", "reported")
 
     def __init__(self, emails: Sequence[ClaimedEmail]) -> None:
         self.emails = emails
-        # What was begun, or why nothing was; None: it is this thread's turn to ask for all.
+        # What was started, or the error; None: it is this thread's turn to ask for all.
         self.reported: SimpleQueue[Started | BaseException | None] = SimpleQueue()
 
 
@@ -59,7 +59,7 @@ class AttemptStarter:
         return Started(answer.allowed & ours, answer.check_first & ours)
 
     def _start_all(self) -> Started | BaseException:
-        """Ask for all that wait; this thread is one of them."""
+        """Start the attempts of all waiting threads, this one included."""
         with self._lock:
             together, self._waiting = self._waiting, []
         answer: Started | BaseException
@@ -74,7 +74,7 @@ class AttemptStarter:
         return answer
 
     def _pass_on(self) -> None:
-        """Let one of those who came meanwhile ask next."""
+        """Let one of the threads that arrived meanwhile ask next."""
         with self._lock:
             if self._waiting:
                 self._waiting[0].reported.put(None)

@@ -1,4 +1,4 @@
-"""Passes on what providers say of their limits, so that all workers know."""
+"""Store what providers say about their limits, for all workers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 
 class LimitWatch:
-    """Remembers what was passed on last, and passes on what differs."""
+    """Remembers what was stored last, and stores what differs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Limits] = {}
         self._lock = threading.Lock()
 
-    def look(self, provider: Provider) -> None:
-        """Ask the provider after a call. A database that is away is told after the next one."""
+    def update(self, provider: Provider) -> None:
+        """Ask the provider after a call. If the database is away, store it after the next call."""
         try:
             limits = provider.limits()
         except Exception as error:  # noqa: BLE001 - the call was made; nothing may undo that

@@ -1,7 +1,7 @@
-"""Takes the email's own words out of what a provider said about it.
+"""Remove the email's own words from what a provider said about it.
 
-Providers quote what they refuse: a subject, a name, a mailbox. The text goes to analysts and into
-logs, which must not show them; operators find it as it came in the detail. The code stays whole.
+Providers quote what they refuse: a subject, a name, a mailbox. The message goes to analysts and
+into logs, which must not show these; operators find the original in the detail. The code is kept.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONTENT = "<content>"
-UNREDACTABLE = "the provider's words cannot be told apart from the email's: see the detail"
+UNREDACTABLE = "the provider's answer may quote the email: see the detail"
 MOST_FOUND = 500
-"""Texts of the payload that are looked for in one message."""
-# Anywhere in a word, as what stands before it may have been replaced. The text was cut.
+"""Texts of the payload that are searched for in one message."""
+# Anywhere in a word, because the text before it may have been replaced. The text was cut.
 _ADDRESS = r"""[^\s<>"'(),;:]+@[^\s<>"'(),;:]+"""
 
 OF_PEOPLE = frozenset({"address", "name", "mailbox", "person"})
@@ -36,8 +36,8 @@ OF_PEOPLE = frozenset({"address", "name", "mailbox", "person"})
 def redact(result: Result, message: Message) -> Result:
     """Return the result with a message that quotes neither recipients nor subject nor payload.
 
-    It never raises: the call was made, and the others that were in it have outcomes to be written.
-    Texts are cut first: nothing below has to read more than that.
+    It never raises: the call was made, and the other emails in it have outcomes to be written.
+    Texts are cut first: nothing below reads more than that.
     """
     result = result.cut()
     if result.refused_copies:
@@ -56,15 +56,15 @@ def _safe(text: str, code: str | None, message: Message) -> str:
     try:
         return _without(text, code, message)
     except Exception as error:  # noqa: BLE001 - such as a payload too deep for Python to read
-        log.warning("not told: %s", where(error), extra={"action": "send"})
+        log.warning("not redacted: %s", where(error), extra={"action": "send"})
         return UNREDACTABLE
 
 
 def _without(text: str, code: str | None, message: Message) -> str:
-    """The text without what is the email's own."""
+    """Return the text without the email's own words."""
     found = _found(text, _content(message))
     if len(found) > MOST_FOUND:
-        raise ValueError("the payload has nearly all of the text")
+        raise ValueError("the payload contains nearly all of the text")
     people = _people(message)
     names = _found(text, (name for name, _ in people))
     parts = {
@@ -87,26 +87,26 @@ def _instead(match: re.Match[str]) -> str:
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """A pattern of whole words; the longest first, or a part of it would be taken."""
+    """Return a pattern of whole words, the longest first: a shorter one may be a part of it."""
     some = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
     return rf"(?<!\w)(?:{some})(?!\w)" if some else ""
 
 
 def _found(text: str, private: Iterator[str]) -> set[str]:
-    """Those that may be in the text: few, of however many the payload has."""
+    """Return the private texts that may occur in the text: few, however many the payload has."""
     lowered = text.lower()
     return {each for each in private if each.lower() in lowered and names_somebody(each)}
 
 
 def _people(message: Message) -> list[tuple[str, str]]:
-    """Names and addresses of all who are written to, and of who is answered to."""
+    """Return names and addresses of all recipients and of the reply address."""
     email = message.email
     given = [email.recipient_email, message.reply_to, *email.others]
     return getaddresses([each for each in given if each])
 
 
 def _mailboxes(text: str, people: list[tuple[str, str]]) -> str:
-    """A pattern of the addresses that may be in the text, in any spelling; the longest first."""
+    """Return a pattern of the addresses that may be in the text, in any spelling; longest first."""
     lowered = text.lower()
     local_parts = {address.rpartition("@")[0] for _, address in people}
     found = sorted((each for each in local_parts if may_be_in(each, lowered)), key=len)
@@ -119,7 +119,7 @@ def _content(message: Message) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - whatever JSON holds
-    """All texts, however deep: the payload is somebody's, and not checked unless it is rendered."""
+    """Yield all texts, however deep: a payload is not checked unless it is rendered."""
     left = [value]
     while left:
         value = left.pop()

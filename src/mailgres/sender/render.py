@@ -1,4 +1,4 @@
-"""Makes messages of emails: content, sender, files."""
+"""Make messages of emails: content, sender, attachments."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from mailgres.worker.store import Senders, Store
 
 SENDERS_CACHE_SECONDS = 10.0
-"""Seconds for which the addresses of templates and tenants are remembered."""
+"""Seconds for which the addresses of templates and tenants are cached."""
 
 
 class Renderer:
-    """Renders with the version pinned at the first try, whatever was pushed since.
+    """Renders with the version pinned at the first attempt, whatever was pushed since.
 
     The sender is the email's own, else its template's, its tenant's, the default.
     """
@@ -41,7 +41,7 @@ class Renderer:
         self._senders_until = 0.0
 
     def render(self, emails: Sequence[ClaimedEmail]) -> list[Message | Outcome]:
-        """A message for each email, or the outcome of one that cannot be sent."""
+        """Return a message for each email, or the outcome of one that cannot be sent."""
         with_files = [email for email in emails if email.has_attachments]
         files = self._store.attachments(with_files) if with_files else {}
         senders = self._addresses()
@@ -56,7 +56,7 @@ class Renderer:
             fault = Result("permanent", code="template_failed", message=error.message, called=False)
             return Outcome(email, fault)
         except (psycopg.Error, PoolTimeout):
-            raise  # the database is at fault, not this email
+            raise  # a fault of the database, not of this email
         except Exception as error:  # noqa: BLE001 - no email may harm the others of its batch
             return Outcome(email, not_prepared(email, error))
         template = senders[0].get(email.template_type, (None, None))
@@ -76,7 +76,7 @@ class Renderer:
         return self._cache.render(email.template_type, email.template_version, email.payload)
 
     def _addresses(self) -> Senders:
-        """What templates and tenants say about the sender, read now and then."""
+        """Return the senders of templates and tenants, read now and then."""
         with self._lock:
             if time.monotonic() >= self._senders_until:
                 self._senders = self._store.senders()

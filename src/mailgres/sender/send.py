@@ -1,6 +1,6 @@
-"""Sends a batch: each step takes values and gives values.
+"""Send a batch: each step takes values and returns values.
 
-A fault of one email never touches the others of its batch.
+A fault of one email never affects the others of its batch.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Sender:
         self._limits = LimitWatch(store)
 
     def send(self, emails: Sequence[ClaimedEmail]) -> list[Outcome]:
-        """Send emails that were claimed for one provider, and return what came of them.
+        """Send emails that were claimed for one provider, and return their outcomes.
 
-        Those that `start_attempts` refused are settled in the database already and have no outcome.
+        Emails that `start_attempts` refused are already settled in the database: no outcome.
         """
         provider = self.providers[emails[0].provider]
         rendered = self.renderer.render(emails)
@@ -67,10 +67,10 @@ class Sender:
     def _start(
         self, provider: Provider, messages: Sequence[Message]
     ) -> tuple[list[Message], list[Outcome]]:
-        """What may be sent; or, while the provider is away, outcomes of calls that were not made.
+        """Return what may be sent; or, while the circuit is open, outcomes of calls not made.
 
-        The call that tries whether it is back cannot be repeated without a key, should its outcome
-        be unknown. So the provider is asked first in a way that costs no email.
+        A probe without a key cannot be retried if its outcome is uncertain. So the provider is
+        first checked in a way that costs no email.
         """
         emails = [message.email for message in messages]
         started = self._starter.start(emails)
@@ -81,15 +81,15 @@ class Sender:
         return [message for message in messages if message.email.claim in started.allowed], []
 
     def learn(self, provider: str) -> None:
-        """Pass on what a provider said of its limits; after its outcomes are in safe hands."""
-        self._limits.look(self.providers[provider])
+        """Store what a provider said about its limits; call this after handing over outcomes."""
+        self._limits.update(self.providers[provider])
 
 
 def failed_check(provider: Provider) -> Result | None:
-    """What a provider that failed answers to a check, if that is no better; nothing was sent."""
+    """Check a provider that failed; return the fault if it still fails. Nothing is sent."""
     try:
         found = provider.check()
-    except Exception as error:  # noqa: BLE001 - whatever somebody's code raises: then the call tells
+    except Exception as error:  # noqa: BLE001 - a provider's code may raise anything: the call decides
         log.error("no check: %s", where(error), extra={"action": "send"})  # noqa: TRY400
         return None
     found = found.cut()
@@ -101,7 +101,7 @@ def failed_check(provider: Provider) -> Result | None:
 
 
 def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
-    """Make the call. Whatever else it raises means that nobody knows whether it arrived.
+    """Make the call. Any other exception means that its outcome is uncertain.
 
     That is so until its outcomes are returned: from here, only NotMade says it was not made.
     """
@@ -112,7 +112,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
         return _outcomes(provider, messages, results, took)
     except NotMade:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever somebody's code raises
+    except Exception as error:  # noqa: BLE001 - a provider may raise anything
         log.error(  # noqa: TRY400 - not its text, which may quote an address
             "a provider's code failed: %s",
             where(error),
@@ -125,7 +125,7 @@ def call(provider: Provider, messages: Sequence[Message]) -> list[Outcome]:
 def _outcomes(
     provider: Provider, messages: Sequence[Message], results: Sequence[Result], seconds: float
 ) -> list[Outcome]:
-    """What each email is told of a call."""
+    """Return the outcome of each email of a call."""
     if len(results) != len(messages):
         log.error("results are missing", extra={"action": "send", "provider": provider.name})
         results = [_broken("results_missing")] * len(messages)
@@ -139,6 +139,6 @@ def _outcomes(
 
 
 def _broken(code: str, place: str | None = None) -> Result:
-    """The outcome when a provider's code fails; the place is for who mends it."""
+    """Return the outcome of a failure in a provider's code; `place` is for its author."""
     message = "the provider's code failed during the call"
     return Result("ambiguous", code=code, message=message, detail=place)

@@ -1,10 +1,9 @@
-"""The ways in which a text may spell an address of which the local part is known.
+"""The ways in which a text may spell an address whose local part is known.
 
 Such as `ana%40example.com` in a URL, `ana+40example.com` in SMTP's xtext, `ana=example.com` in a
 bounce address, `o&#39;brien@example.com` in HTML, `ana (at) example.com`, and the mailbox alone.
-After something that stands for the @ any domain will do, be it of A-labels or of U-labels.
-`sql/30_engine/30_outcome/25_redact_recipients.sql` masks the same where the worker has no part in
-it.
+Any domain may follow whatever stands for the @, as A-labels or as U-labels.
+`sql/30_engine/30_outcome/25_redact_recipients.sql` redacts the same where no worker takes part.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 import re
 
 SHORTEST = 3
-"""Characters of a text that is looked for; shorter ones are in every sentence."""
+"""Characters of a text that is searched for; shorter ones are in every sentence."""
 SHORTEST_NUMBER = 6
-"""Digits of a number that is looked for; shorter ones are in every code."""
+"""Digits of a number that is searched for; shorter ones are in every code."""
 LONGEST_LOCAL = 64
 _WORDS = """
     abuse account address admin and any are arrived attempt bad batch before but call can cancelled
@@ -27,7 +26,7 @@ _WORDS = """
     your
 """
 ORDINARY = frozenset(_WORDS.split())
-"""Words that errors are made of and that say nothing of anybody, as SQL's `ordinary_words` has."""
+"""Words of error messages that identify nobody; SQL's `ordinary_words` has the same."""
 
 _START = r"(?:(?<![^\W_])|(?<=%[0-9a-f][0-9a-f]))"
 _END = r"(?![^\W_])"
@@ -40,27 +39,27 @@ _NAMED = {"&": "|&amp;", "'": "|&apos;", "+": "|&plus;|%20"}
 
 
 def names_somebody(text: str) -> bool:
-    """Whether a text, alone, says anything about somebody."""
+    """Whether a text, alone, identifies a person."""
     if not re.search(r"[^\W\d_]", text):
         return sum(map(str.isdigit, text)) >= SHORTEST_NUMBER
     return len(text) >= SHORTEST and text.lower() not in ORDINARY
 
 
 def may_be_in(local: str, lowered: str) -> bool:
-    """Whether the local part may be in a text of lower case: no spelling changes its letters."""
+    """Whether the local part may be in a lower-case text: no spelling changes its letters."""
     letters = re.search(r"[a-z0-9]+", local.lower())
     return bool(local) and (letters is None or letters[0] in lowered)
 
 
 def pattern_of(local: str) -> str:
-    """Return a pattern of the address by its local part; the case is to be ignored."""
+    """Return a pattern of the address by its local part; match it ignoring case."""
     spelled = "".join(map(_spellings, local[:LONGEST_LOCAL]))
     alone = f"|{_END}" if names_somebody(local) else ""
     return rf"""{_START}{spelled}(?:(?:"|&quot;)?\s{{0,3}}{_AT}\s{{0,3}}{_DOMAIN}{alone})"""
 
 
 def _spellings(one: str) -> str:
-    """The character as it is, escaped, and as URLs, SMTP and HTML have it."""
+    """Return a pattern of the character as it is, escaped, and as URLs, SMTP and HTML write it."""
     if one.isascii() and one.isalnum():
         return one
     coded = "".join(rf"(?:%(?:25)?|[+=]){byte:02x}" for byte in one.encode())

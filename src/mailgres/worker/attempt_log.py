@@ -1,6 +1,6 @@
-"""Tells in the log of tries that failed: one line each, always with the same keys.
+"""Log failed attempts that are retried: one line each, always with the same keys.
 
-Of last tries `mailgres.janitor.notify` tells, as of all emails that died.
+Dead letters are logged by `mailgres.janitor.notify`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 
 def log_retried(settled: Settled, outcome: Outcome) -> None:
-    """Log a try that failed and is made again, without a word of the email."""
+    """Log a failed attempt that will be retried, without any content of the email."""
     email, result = outcome.email, outcome.result
     delay = retry_delay(settled)
     measurements.BACKOFF_SECONDS.observe(delay)
     log.warning(
-        "JobRetried: %s is tried again",
+        "JobRetried: %s will be retried",
         email.id,
         extra={
             "jobId": str(email.id),
@@ -45,12 +45,12 @@ def log_retried(settled: Settled, outcome: Outcome) -> None:
 
 
 def retry_delay(settled: Settled) -> float:
-    """Seconds until the next try; 0 if it only waits for its provider."""
+    """Return the seconds until the next attempt; 0 if the email only waits for its provider."""
     seconds = settled.retry_in.total_seconds() if settled.retry_in is not None else 0.0
     return round(max(seconds, 0.0), 3)
 
 
 def error_reason(result: Result) -> str:
-    """What is wrong, in the words that `finish` stores in `error_message`."""
+    """Return the reason in the words that `finish` stores in `error_message`."""
     text = redact_addresses(result.message or "")
     return text or result.code or f"{result.verdict} fault"

@@ -1,4 +1,4 @@
-"""A worker out of the settings: store, providers, janitors, pipeline."""
+"""Build a worker from the settings: store, providers, janitors, pipeline."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CAPTURE_SENDER = "mailgres <mailgres@localhost>"
-"""The sender of emails that leave for nowhere, if no other is set."""
+"""The sender of emails that are only captured, if no other is set."""
 JANITOR_STOP_SECONDS = 2.0
-"""Seconds that janitors get to end by themselves."""
+"""Seconds that janitors get to finish on shutdown."""
 SIGN_OFF_SECONDS = 1.0
-"""How long a worker that stops waits for a connection to say so."""
+"""Seconds that a stopping worker waits for a connection to sign off."""
 LOCAL_KINDS = {"capture", "null"}
-"""Kinds of providers by which nothing leaves."""
+"""Kinds of providers that send nothing."""
 
 
 @contextmanager
@@ -45,10 +45,10 @@ def open_worker(
     guest: bool = False,
     stopping: threading.Event | None = None,
 ) -> Iterator[Worker]:
-    """Give a worker that is ready to run; with the janitors beside it, if it runs for long.
+    """Yield a worker that is ready to run, with the janitors in the background if it runs for long.
 
-    Whoever sets `stopping`, stops it; also before it is ready. A `guest` sets nothing that would
-    outlive it.
+    Setting `stopping` stops it, also before it is ready. A `guest` changes nothing in the database
+    that would outlive it.
     """
     with open_pipeline(settings, on_demand=not janitors, guest=guest) as pipeline:
         worker = pipeline.worker(stopping=stopping)
@@ -57,9 +57,10 @@ def open_worker(
 
 
 class Pipeline:
-    """What workers are made of: a store and those who send. Several may work with it at once.
+    """The parts that workers share: a store and the providers. Several workers may use it at once.
 
-    `on_demand`: they work when they are called. Each is seen when it begins, without heartbeats.
+    `on_demand`: workers run when they are called. Each registers when it starts and sends no
+    heartbeats.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Pipeline:
 
     @property
     def details(self) -> dict[str, object]:
-        """What others may know of it: how its connection is protected, and its sender's domain."""
+        """Return what others may see: how its connection is protected, its sender's domain."""
         domain = (self.settings.from_email or "").rpartition("@")[2].strip("> ").lower()
         sender = {"from_domain": domain} if domain and self.sends else {}
         return {"connection": self.store.protection, **sender}
@@ -90,7 +91,7 @@ class Pipeline:
     def worker(
         self, *, batch_size: int | None = None, stopping: threading.Event | None = None
     ) -> Worker:
-        """A worker for one run, of claims that take so many."""
+        """Return a worker for one run whose claims take at most `batch_size` emails."""
         settings = self.settings
         if self._on_demand:
             self.store.heartbeat(__version__, self.details, self.providers, on_demand=True)
@@ -110,7 +111,7 @@ class Pipeline:
 def open_pipeline(
     settings: Settings, *, on_demand: bool = False, guest: bool = False
 ) -> Iterator[Pipeline]:
-    """Give what workers are made of, known to the database."""
+    """Yield a pipeline that is registered in the database."""
     store = Store(
         settings.database_url or "",
         worker=settings.worker_name,
@@ -132,10 +133,10 @@ def open_pipeline(
 
 @contextmanager
 def running_janitors(pipeline: Pipeline, *, working: bool = True) -> Iterator[None]:
-    """Let the janitors work meanwhile.
+    """Run the janitors in the background.
 
-    `working` is false for whoever works only when he is asked to: he has no heartbeat, or nobody
-    would notice that he is not asked any more.
+    `working` is false for a service that works only on request. It sends no heartbeat: otherwise
+    nobody would notice that the requests have stopped.
     """
     settings, store = pipeline.settings, pipeline.store
     alerts = AlertTargets(
@@ -156,13 +157,13 @@ def running_janitors(pipeline: Pipeline, *, working: bool = True) -> Iterator[No
         yield
     finally:
         if not scheduler.stop(JANITOR_STOP_SECONDS):
-            # They wait for a database that is away. Those at work end with their chunk.
+            # Janitors may be waiting for a database that is away. Running ones finish their chunk.
             store.close()
             scheduler.stop()
 
 
 def _log_start(pipeline: Pipeline) -> None:
-    """Say what this worker is connected to, and what it sends through."""
+    """Log which database this worker is connected to and which providers it sends through."""
     through = ", ".join(pipeline.providers)
     place = pipeline.store.connected_to
     reported = {
@@ -180,12 +181,12 @@ def _log_start(pipeline: Pipeline) -> None:
 def _sign_off(store: Store) -> None:
     try:
         store.sign_off(SIGN_OFF_SECONDS)
-    except psycopg.Error as error:  # it is missed by its heartbeat instead
+    except psycopg.Error as error:  # its heartbeat expires instead
         log.debug("not signed off", extra={"action": "stop", "error": reason(error)})
 
 
 def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
-    """The providers that the settings name, in their order."""
+    """Return the providers that the settings name, in that order."""
     settings.check_providers()
     return {
         account.name: open_provider(
@@ -199,7 +200,7 @@ def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
 
 
 def _claim_size(settings: Settings, providers: dict[str, Provider]) -> int:
-    """How many emails a claim takes; unless somebody chose, enough for a provider's batch."""
+    """Return how many emails a claim takes; by default enough for a provider's batch."""
     if settings.origin("batch_size").layer != "default":
         return settings.batch_size
     batches = [

@@ -1,9 +1,9 @@
-"""Gets work: claims when there is room, and sleeps lightly when there is nothing.
+"""Claim emails when there is room, and sleep when nothing is due.
 
-A sleeping worker is registered, so that an enqueue wakes it. Between a claim that found nothing and
-that registration an email may slip in, and a transaction may have looked for sleepers just before
-it commits: so the worker looks again after 5, 25 and 100 ms before it relies on being woken. The
-poll is the floor under all of this, and the only way where a worker cannot or must not listen.
+A sleeping worker is registered, so that an enqueue wakes it. An email may arrive between a claim
+that found nothing and that registration, and a transaction may have looked for sleeping workers
+just before it commits. So the worker claims again after 5, 25 and 100 ms before it relies on being
+woken. Polling covers the rest, and is the only way where a worker cannot or must not listen.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECHECK_DELAYS_SECONDS = (0.0, 0.005, 0.025, 0.1)
-"""Seconds before each further look, once nothing was found."""
+"""Seconds before each further claim after one that found nothing."""
 SECOND = timedelta(seconds=1)
 SLEEP_REGISTRATION = 60 * SECOND
-"""How long a registration as sleeping holds; renewed at half of it."""
+"""How long a registration as sleeping is valid; it is renewed at half of that."""
 MAX_CONNECT_ATTEMPTS = 6
-"""Tries to reach the database, each twice as long after the last, before a run may give up."""
+"""Attempts to reach the database, each after twice the wait, before a run may stop waiting."""
 
 
 def jitter() -> float:
-    """A factor around 1, so that workers do not keep step."""
+    """Return a random factor around 1, so that workers do not run in step."""
     return random.uniform(0.8, 1.2)  # noqa: S311 - times, not secrets
 
 
@@ -57,23 +57,23 @@ class Claimer:
         self.lease = lease
         self.poll = poll
         self._connection: psycopg.Connection | None = None
-        self._napping = False
+        self._is_asleep = False
         self._empty = 0
         self._overdue = 0
         self._trouble = 0
 
     @property
     def in_trouble(self) -> bool:
-        """Whether the database was away when it was last asked."""
+        """Whether the last call found the database unreachable."""
         return self._trouble > 0
 
     @property
     def gave_up(self) -> bool:
-        """Whether the database has been away for some seconds."""
+        """Whether the database has been unreachable for several attempts."""
         return self._trouble >= MAX_CONNECT_ATTEMPTS
 
     def claim(self, limit: int) -> list[ClaimedEmail]:
-        """Claim up to `limit` emails; none also while the database is away."""
+        """Claim up to `limit` emails; none while the database is away."""
         try:
             connection = self._connect()
             emails = self.store.claim(limit, self.lease, self.providers, connection)
@@ -99,10 +99,10 @@ class Claimer:
             self._lose_connection(error)
 
     def _wait(self, until_due: float | None) -> float:
-        """Seconds until the next look.
+        """Return the seconds until the next claim.
 
-        What is due and cannot be had, somebody else has locked, for as long as he likes: after a
-        few looks it is left to the poll.
+        Due rows that cannot be claimed are locked by another session, perhaps for long: after a few
+        claims they are left to the poll.
         """
         self._overdue = self._overdue + 1 if until_due is not None and until_due <= 0 else 0
         waits = [min(self.poll * jitter(), SLEEP_REGISTRATION / SECOND / 2)]
@@ -114,7 +114,7 @@ class Claimer:
         return min(waits)
 
     def close(self) -> None:
-        """Sign off and let go of the connection."""
+        """Deregister and close the connection."""
         if self._connection is None:
             return
         try:
@@ -127,24 +127,24 @@ class Claimer:
     def _connect(self) -> psycopg.Connection:
         if self._connection is None:
             self._connection = self.store.connect()
-            self._napping = False
+            self._is_asleep = False
             if self.store.listens:
                 self._connection.execute(load("worker/store.sql")["listen"])
         return self._connection
 
     def _mark_asleep(self, connection: psycopg.Connection) -> float | None:
-        """Be registered as sleeping; seconds until an email is due by itself, if that is soon."""
+        """Register as sleeping; return the seconds until an email is due, if that is soon."""
         until_due = self.store.mark_asleep(connection, SLEEP_REGISTRATION)
-        self._napping = self.store.listens
+        self._is_asleep = self.store.listens
         return until_due.total_seconds() if until_due is not None else None
 
     def _mark_awake(self, connection: psycopg.Connection) -> None:
-        if self._napping:
+        if self._is_asleep:
             self.store.mark_awake(connection)
-            self._napping = False
+            self._is_asleep = False
 
     def _listen(self, seconds: float, stopping: threading.Event) -> None:
-        """Wait for a notification, for at most so long; look up now and then whether to stop."""
+        """Wait at most `seconds` for a notification; check now and then whether to stop."""
         if not self.store.listens:
             stopping.wait(seconds)
             return

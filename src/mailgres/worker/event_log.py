@@ -1,6 +1,6 @@
-"""Tells in the log what happened to providers: a circuit opened, a quota was reached.
+"""Log what happened to providers: a circuit opened, a quota was reached.
 
-Each worker tells what its own calls showed, so that a fleet tells it once.
+Each worker logs what its own calls caused, so that a fleet logs it once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WHEN_FIXED = " (when it is mended: mailgres providers reset {})"
+WHEN_FIXED = " (when it is fixed: mailgres providers reset {})"
 HARMLESS = {"CircuitBreakerHalfOpen", "CircuitBreakerClosed", "Resumed"}
 
 
@@ -29,7 +29,7 @@ class EventLog:
         self._last: int | None = None
 
     def log_new(self) -> None:
-        """Log what is new."""
+        """Log the new events."""
         try:
             if self._last is None:
                 self._last = self._store.last_event()
@@ -46,4 +46,4 @@ class EventLog:
                     extra={"action": "provider", "event": event, "provider": provider},
                 )
         except psycopg.Error:
-            return  # told when the database is back
+            return  # logged when the database is back

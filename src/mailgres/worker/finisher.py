@@ -1,8 +1,8 @@
-"""Writes outcomes, many at once: one statement for what has gathered in a few milliseconds.
+"""Write outcomes, many at once: one statement for those that arrive within a few milliseconds.
 
-An outcome that cannot be written stays in memory until the database is back; meanwhile nothing more
-is claimed, because its email still counts as held. One whose row somebody else has, in a
-transaction that he left open, holds up no other: it is tried again by itself, now and then.
+An outcome that cannot be written stays in memory until the database is back. Meanwhile nothing more
+is claimed, because its email still counts as held. An outcome whose row is locked by another
+transaction delays no other: it is retried on its own, now and then.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ UNREACHABLE = (
     psycopg.errors.ReadOnlySqlTransaction,  # a standby that takes over, a disk that is full
     PoolTimeout,
 )
-"""What the driver raises while the database cannot be asked."""
+"""What the driver raises while the database is unreachable."""
 
 BLOCKED = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 """What it raises, also as unreachable, when a statement takes too long or waits for a row."""
 BLOCKED_RETRY_SECONDS = 1.0
-"""Seconds until an outcome that was blocked is tried again, at the earliest."""
+"""Seconds until a blocked outcome is retried, at the earliest."""
 
 CallOutcomes = Sequence[Outcome]
 """The outcomes of a call; they are written together."""
@@ -61,28 +61,28 @@ class Finisher(threading.Thread):
         self.most = most
         self.counts: Counter[str] = Counter()
         self._waiting: deque[CallOutcomes] = deque()
-        self._blocked: deque[tuple[float, CallOutcomes]] = deque()  # and when to try them again
-        self._logged_blocked: set[Claim] = set()  # said once of each that is blocked
+        self._blocked: deque[tuple[float, CallOutcomes]] = deque()  # (next attempt at, …)
+        self._logged_blocked: set[Claim] = set()  # each blocked outcome is logged once
         self._changed = threading.Condition()
         self._closing = False
         self._at_hand = 0
 
     @property
     def unwritten(self) -> int:
-        """How many outcomes are in memory alone."""
+        """Return how many outcomes are only in memory."""
         with self._changed:
             blocked = sum(len(call) for _, call in self._blocked)
             return sum(map(len, self._waiting)) + blocked + self._at_hand
 
     def put(self, outcomes: CallOutcomes) -> None:
-        """Hand over the outcomes of a call; they are written together."""
+        """Add the outcomes of a call; they are written together."""
         if outcomes:
             with self._changed:
                 self._waiting.append(outcomes)
                 self._changed.notify()
 
     def close(self, timeout: float) -> bool:
-        """Write what is left and end; tells whether all was written in time."""
+        """Write what is left and end; return whether all was written in time."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -90,7 +90,7 @@ class Finisher(threading.Thread):
         return not self.is_alive()
 
     def run(self) -> None:
-        """Write until closed and empty."""
+        """Write outcomes until closed and empty."""
         while not self._is_over():
             if calls := self._gather():
                 self._write(calls)
@@ -99,7 +99,7 @@ class Finisher(threading.Thread):
             self._at_hand = 0
 
     def _is_over(self) -> bool:
-        """Wait for something to write; tells whether nothing will come any more."""
+        """Wait for something to write; return whether nothing more will come."""
         with self._changed:
             wait = max(self._blocked[0][0] - time.monotonic(), 0.0) if self._blocked else None
             self._changed.wait_for(
@@ -108,7 +108,7 @@ class Finisher(threading.Thread):
             return self._closing and not self._waiting and not self._blocked
 
     def _gather(self) -> list[CallOutcomes]:
-        """The next calls to write, if there are any."""
+        """Return the next calls to write, if there are any."""
         with self._changed:
             if self._waiting and not self._closing:
                 self._changed.wait_for(self._has_enough, self.linger)
@@ -122,7 +122,7 @@ class Finisher(threading.Thread):
         return self._closing or sum(map(len, self._waiting)) >= self.most
 
     def _blocked_before(self) -> CallOutcomes | None:
-        """What has been blocked for longest, if it is time to try it again; one, for the others."""
+        """Return the outcomes blocked for longest, if their retry is due; one call at a time."""
         with self._changed:
             if not self._blocked or self._blocked[0][0] > time.monotonic():
                 return None
@@ -131,7 +131,7 @@ class Finisher(threading.Thread):
             return call
 
     def _write(self, calls: Sequence[CallOutcomes], *, hurry: bool = False) -> None:
-        """Write what calls told, however long the database is away."""
+        """Write the outcomes of calls, however long the database is away."""
         batch = [outcome for call in calls for outcome in call]
         wait = 0.05
         while True:
@@ -158,7 +158,7 @@ class Finisher(threading.Thread):
                 return
 
     def _write_around(self, calls: Sequence[CallOutcomes], error: psycopg.Error) -> None:
-        """Write the halves, so that what is blocked stays alone; it is put off."""
+        """Write the halves separately, so that only the blocked outcome is postponed."""
         parts = calls if len(calls) > 1 else _parts(calls[0])
         if len(parts) > 1:
             middle = len(parts) // 2
@@ -169,7 +169,7 @@ class Finisher(threading.Thread):
         if email.claim not in self._logged_blocked:
             self._logged_blocked.add(email.claim)
             log.warning(
-                "an outcome waits: somebody else has its row",
+                "an outcome waits: its row is locked",
                 extra={"action": "finish", "jobId": str(email.id), "error": reason(error)},
             )
         with self._changed:
@@ -189,7 +189,7 @@ class Finisher(threading.Thread):
         if batch[0] != (plain := _plain(batch[0])):
             self._write([[plain]])
         else:
-            self.held.remove([plain.email])  # the end of its lease brings it back
+            self.held.remove([plain.email])  # it becomes pending when its lease expires
 
     def _settle(self, batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
         self.counts["sent"] += len(batch) - len(not_sent)
@@ -214,18 +214,18 @@ class Finisher(threading.Thread):
         try:
             log_dead(self.store.log_dead_letters(ids), "finish")
         except (psycopg.Error, PoolTimeout, PoolClosed):
-            return  # they wait for a janitor
+            return  # a janitor logs them
 
 
 def _parts(call: CallOutcomes) -> list[CallOutcomes]:
-    """What may be written apart. A batch that may have arrived is repeated whole or not at all."""
+    """Split a call into what may be written apart: an uncertain batch is only retried whole."""
     if any(one.email.batch_id and one.result.verdict == "ambiguous" for one in call):
         return [call]
     return [[outcome] for outcome in call]
 
 
 def _log_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
-    """Say in one line how the emails of a batch ended."""
+    """Log in one line how the emails of a batch ended."""
     counts = Counter({"sent": len(batch) - len(not_sent)})
     counts.update(map(_kind, not_sent))
     reported = {
@@ -240,14 +240,14 @@ def _log_batch(batch: Sequence[Outcome], not_sent: Sequence[Settled]) -> None:
 
 
 def _kind(settled: Settled) -> str:
-    """What is counted of those not sent: retried, dead or lost."""
+    """Return how an email that was not sent is counted: retried, dead or lost."""
     if settled.refused:
         return "lost"
     return "dead" if settled.status == "failed" else "retried"
 
 
 def _plain(outcome: Outcome) -> Outcome:
-    """The outcome in words of our own, without what the provider said."""
+    """Return the outcome in our own words, without the provider's text."""
     verdict = outcome.result.verdict
     if verdict == "sent":
         return Outcome(outcome.email, Result("sent", outcome.email.key))

@@ -1,7 +1,7 @@
-"""Workers as processes: one that ends at a signal, or several: `mailgres worker --processes N`.
+"""Workers as processes: one that stops at a signal, or several: `mailgres worker --processes N`.
 
-The parent of several does nothing but watch. A worker that dies is replaced, later and later if it
-keeps dying. Workers whose parent died end as if they were told to.
+The parent of several only supervises. A worker that dies is replaced, with growing delays if it
+keeps dying. Workers whose parent died stop as if they got a signal.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from mailgres.worker.worker import Summary
 
     Beside = Callable[[Pipeline, threading.Event], AbstractContextManager[None]]
-    """What runs in the process of a worker until it stops."""
+    """What runs beside a worker, in its process, until it stops."""
 
 log = logging.getLogger(__name__)
 
 ASKED_TO_STOP = (signal.SIGTERM, signal.SIGINT)
 CHECK_INTERVAL_SECONDS = 0.5
-"""Seconds between looks at the workers."""
+"""Seconds between checks of the workers."""
 MAX_RESTART_DELAY_SECONDS = 30.0
-"""Seconds at the most before a worker that died is replaced; one that lived longer starts anew."""
+"""Longest delay in seconds before a dead worker is replaced; a longer life resets the delay."""
 EXIT_MARGIN_SECONDS = 10.0
-"""Seconds that workers get beyond their grace to leave: janitors end their chunk."""
+"""Seconds beyond their grace that workers get to stop: janitors finish their chunk."""
 
 
 def leave(number: int) -> None:
-    """End this process now."""
+    """End this process immediately."""
     os._exit(128 + number)
 
 
@@ -59,11 +59,11 @@ def on_signals(
     again: Callable[[int], None] = leave,
     numbers: Iterable[signal.Signals] = ASKED_TO_STOP,
 ) -> None:
-    """Stop at the first SIGTERM or SIGINT; at the second do `again`: leave at once.
+    """Call `stop` at the first SIGTERM or SIGINT; call `again` at the second, to end immediately.
 
-    `stop` runs in a thread: what a handler interrupts may hold the very lock that it needs.
+    `stop` runs in a thread: the code that a handler interrupts may hold the lock that `stop` needs.
     """
-    reported: queue.SimpleQueue[int] = queue.SimpleQueue()  # the one queue a handler may use
+    reported: queue.SimpleQueue[int] = queue.SimpleQueue()  # the only kind safe in a handler
     seen = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -88,7 +88,7 @@ def nothing_beside(_pipeline: Pipeline, _stopping: threading.Event) -> nullconte
 
 
 def run_one(settings: Settings, beside: Beside = nothing_beside) -> Summary:
-    """Run one worker until a signal comes; and beside it what is to end with it."""
+    """Run one worker, and `beside` with it, until a signal arrives."""
     stopping = threading.Event()
     on_signals(stopping.set)
     with open_pipeline(settings) as pipeline:
@@ -98,7 +98,7 @@ def run_one(settings: Settings, beside: Beside = nothing_beside) -> Summary:
 
 
 def run_none(settings: Settings, beside: Beside) -> None:
-    """Run only what would be beside a worker, and the janitors, until a signal comes."""
+    """Run only `beside` and the janitors, without a worker, until a signal arrives."""
     stopping = threading.Event()
     on_signals(stopping.set)
     with (
@@ -110,7 +110,7 @@ def run_none(settings: Settings, beside: Beside) -> None:
 
 
 def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
-    """Run as many as the settings say until a signal comes; what is beside them runs here."""
+    """Run as many workers as the settings say until a signal arrives; `beside` runs here."""
     stopping = threading.Event()
     fleet = Fleet(settings)
 
@@ -119,7 +119,7 @@ def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
         leave(number)
 
     on_signals(stopping.set, leave_together)
-    # Opened here, so that what is wrong with the settings is said once, and not by each of them.
+    # Opened here, so that an error in the settings is reported once and not by every worker.
     with open_pipeline(settings, on_demand=True) as pipeline, beside(pipeline, stopping):
         try:
             while not stopping.is_set():
@@ -130,24 +130,24 @@ def run_many(settings: Settings, beside: Beside = nothing_beside) -> None:
     if failed := fleet.failed():
         raise MailgresError(
             f"{failed} of {settings.processes} workers did not end well",
-            "The log says why. Emails that they still held come back when their leases end.",
+            "The log says why. The emails they still held become pending when their leases expire.",
         )
 
 
 class Fleet:
-    """The places for workers, and who fills them."""
+    """The slots for workers, and the processes in them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._slots = [WorkerSlot(settings) for _ in range(settings.processes)]
 
     def fill(self) -> None:
-        """Start a worker wherever there is none, unless it is too soon after the last one."""
+        """Start a worker in every empty slot, unless it is too soon after the last one."""
         for slot in self._slots:
             slot.fill()
 
     def stop(self) -> None:
-        """Ask all to end, wait as long as they are allowed to take, and end those that do not."""
+        """Stop all workers, wait for as long as they may take, and kill the others."""
         for slot in self._slots:
             slot.terminate()
         deadline = time.monotonic() + self._settings.grace.total_seconds() + EXIT_MARGIN_SECONDS
@@ -156,17 +156,17 @@ class Fleet:
         self.kill()
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kill all workers immediately."""
         for slot in self._slots:
             slot.kill()
 
     def failed(self) -> int:
-        """How many did not end well."""
+        """Return how many workers ended with an error."""
         return sum(slot.failed for slot in self._slots)
 
 
 class WorkerSlot:
-    """A place for one worker at a time."""
+    """A slot for one worker at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -177,14 +177,14 @@ class WorkerSlot:
 
     @property
     def failed(self) -> bool:
-        """Whether the last worker here ended otherwise than well.
+        """Whether the last worker here ended with an error.
 
-        SIGTERM is what it was sent: an interpreter that is about to end no longer handles it.
+        SIGTERM counts as success: an interpreter that is about to exit no longer handles it.
         """
         return self._process is not None and self._process.exitcode not in (0, -signal.SIGTERM)
 
     def fill(self) -> None:
-        """Have a worker here; mourn one that died."""
+        """Start a worker unless one runs; log the exit of one that died."""
         if self._process is not None and not self._process.is_alive():
             self._log_exit(self._process)
             self._process = None
@@ -192,7 +192,7 @@ class WorkerSlot:
             self._start()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask it to stop."""
         if self._process is not None:
             self._process.terminate()
 
@@ -202,7 +202,7 @@ class WorkerSlot:
             self._process.join(timeout)
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
         if self._process is not None and self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -231,8 +231,8 @@ class WorkerSlot:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Hold signals back while a child is made, which inherits that: until it can handle them."""
-    resource_tracker.ensure_running()  # which would let them through
+    """Block signals while a child is started; the child inherits that until it can handle them."""
+    resource_tracker.ensure_running()  # it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED_TO_STOP)
     try:
         yield
@@ -243,8 +243,8 @@ def _signals_wait() -> Iterator[None]:
 def _run_child(settings: Settings) -> None:
     """Run one worker of several.
 
-    A terminal and a service manager signal all of them, and then the parent does, too: so a second
-    signal means nothing here, and Ctrl-C is the parent's business.
+    A terminal or a service manager signals all of them, and then the parent does, too. So a second
+    signal is ignored here, and Ctrl-C is left to the parent.
     """
     stopping = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -264,7 +264,7 @@ def _run_child(settings: Settings) -> None:
 
 
 def _watch_parent(stopping: threading.Event) -> None:
-    """Stop when the parent dies, however it dies: nobody else would ever stop this worker."""
+    """Stop when the parent dies, however it dies: nothing else would stop this worker."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

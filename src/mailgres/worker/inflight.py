@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 
 
 class InFlight:
-    """Counts what is held, so that no more is claimed than can be sent, and knows whose lease ends.
+    """Counts the held emails, so that a worker claims no more than it can send; knows lease ages.
 
-    State changes under the lock; nobody waits for anything else while holding it.
+    State changes under the lock; no thread waits for anything else while holding it.
     """
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.capacity = capacity
         self._clock = clock
         self._changed = threading.Condition()
-        # By email and lease: one that was lost may be claimed again before its call returns.
+        # By email and lease: an email may be claimed again while a call under its lost lease runs.
         self._held: dict[Claim, tuple[ClaimedEmail, float]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
     def add(self, emails: Iterable[ClaimedEmail]) -> None:
-        """Hold emails that were just leased."""
+        """Add emails that were just claimed."""
         now = self._clock()
         with self._changed:
             self._held.update((email.claim, (email, now)) for email in emails)
 
     def remove(self, emails: Iterable[ClaimedEmail]) -> None:
-        """Let go of emails that are settled or not ours any more."""
+        """Remove emails that are settled or no longer ours."""
         with self._changed:
             for email in emails:
                 self._held.pop(email.claim, None)
             self._changed.notify_all()
 
     def extended(self, emails: Iterable[ClaimedEmail]) -> None:
-        """Remember that these leases were just lengthened."""
+        """Record that these leases were just extended."""
         now = self._clock()
         with self._changed:
             for email in emails:
@@ -50,27 +50,27 @@ class InFlight:
                     self._held[email.claim] = (email, now)
 
     def older_than(self, seconds: float) -> list[ClaimedEmail]:
-        """Emails whose lease was taken or lengthened longer ago than this."""
+        """Return the emails whose lease was taken or extended longer ago than this."""
         then = self._clock() - seconds
         with self._changed:
             return [email for email, since in self._held.values() if since <= then]
 
     def wait_for_room(self, timeout: float, least: int = 1) -> int:
-        """How many more may be claimed; waits a while if it is fewer than `least`."""
+        """Return how many more may be claimed; wait a while if that is fewer than `least`."""
         with self._changed:
             self._changed.wait_for(lambda: self.capacity - len(self._held) >= least, timeout)
             return max(self.capacity - len(self._held), 0)
 
     def wait_until_empty(self, timeout: float) -> bool:
-        """Wait until nothing is held; tells whether that was so in time."""
+        """Wait until nothing is held; return whether that was so in time."""
         return self.wait_until_at_most(0, timeout)
 
     def wait_until_at_most(self, emails: int, timeout: float) -> bool:
-        """Wait until no more than so many are held; tells whether that was so in time."""
+        """Wait until at most `emails` are held; return whether that was so in time."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._held) <= emails, timeout)
 
     def all(self) -> list[ClaimedEmail]:
-        """Everything that is held."""
+        """Return all held emails."""
         with self._changed:
             return [email for email, _ in self._held.values()]

@@ -1,6 +1,6 @@
-"""Lengthens the leases of what takes longer: a slow provider, a database that is away.
+"""Extend the leases of emails that take longer: a slow provider, a database that is away.
 
-Beside that it tells in the log what happened to providers.
+The same thread logs the events of providers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_SECONDS = 2.0
-"""Seconds between looks, if the leases do not ask for more."""
+"""Seconds between checks, unless the lease needs shorter ones."""
 
 
 class LeaseKeeper(threading.Thread):
-    """Looks several times per lease, and lengthens those of which a third has passed."""
+    """Checks several times per lease, and extends leases of which a third has passed."""
 
     def __init__(self, store: Store, held: InFlight, lease: timedelta) -> None:
         super().__init__(name="mailgres-keeper", daemon=True)
@@ -41,12 +41,12 @@ class LeaseKeeper(threading.Thread):
         self._closing = threading.Event()
 
     def close(self, timeout: float | None = None) -> None:
-        """End; leases run out from now on. It may be waiting for the database: not for ever."""
+        """Stop: leases expire from now on. Wait for at most `timeout`: the database may be away."""
         self._closing.set()
         self.join(timeout)
 
     def run(self) -> None:
-        """Keep leases until closed."""
+        """Extend leases until closed."""
         third = self.lease.total_seconds() / 3
         while not self._closing.wait(min(third / 3, CHECK_INTERVAL_SECONDS)):
             self.events.log_new()

@@ -1,7 +1,7 @@
-"""What a worker says to the database when it starts, and what it then refuses.
+"""Register a worker in the database when it starts, and refuse a configuration that cannot work.
 
-Routes, rate limits and defaults are everybody's. A worker sets them only while they are as the
-migration made them; after that it says what differs from its own settings and which command
+Routes, rate limits and defaults are shared by all workers. A worker sets them only while they are
+as the migration made them; after that it logs what differs from its own settings and which command
 changes it. It refuses to start where emails would wait for a provider that it does not have.
 """
 
@@ -34,12 +34,12 @@ DEFAULT = "default"
 def register_worker(
     settings: Settings, store: Store, providers: dict[str, Provider], *, guest: bool = False
 ) -> None:
-    """Tell the database what this worker was given. What it was not given stays as it is.
+    """Register what this worker was configured with. Everything else stays as it is.
 
-    A `guest` tells nothing: it takes the queue as it is.
+    A `guest` registers nothing: it uses the queue as it is.
     """
     try:
-        store.senders()  # is there a queue at all?
+        store.senders()  # fails if there is no queue
         if not guest:
             _register(settings, store, providers)
         check_routes(store, providers)
@@ -66,10 +66,10 @@ def _register(settings: Settings, store: Store, providers: dict[str, Provider]) 
 
 
 def described(settings: Settings, providers: dict[str, Provider]) -> list[dict[str, Any]]:
-    """What the database has to know of the providers.
+    """Return what the database has to know of the providers.
 
-    An account with a name of its own has a route of its own, for the tenants it belongs to; unless
-    there are no others.
+    An account with a name of its own gets a route of its own, for its tenants, unless there are no
+    others.
     """
     named = {name for name, provider in providers.items() if name != provider.kind}
     rate = settings.rate_limit
@@ -88,17 +88,17 @@ def described(settings: Settings, providers: dict[str, Provider]) -> list[dict[s
 
 
 def check_routes(store: Store, providers: Collection[str]) -> None:
-    """Refuse to leave emails waiting for a provider that this worker does not have.
+    """Refuse to start if emails would wait for a provider that this worker does not have.
 
-    Routes of some tenants may be left to other workers that are alive and have it: while a new
-    account is rolled out, the others know nothing of it.
+    A route other than the default may be left to other live workers that have the provider: while
+    a new account is rolled out, the older workers do not know it.
     """
     missing = [each for each in store.routed() if each[1] not in providers]
     elsewhere = store.live_providers() if missing else set()
     for route, provider in missing:
         if route == DEFAULT or provider not in elsewhere:
             raise MailgresError(
-                f"the route {route} leads to the provider {provider}, which is not configured here",
+                f"the route {route} uses the provider {provider}, which is not configured here",
                 f"Add {provider} to MAILGRES_PROVIDERS, or change the route for all workers:"
                 f" mailgres routes set {route} {' '.join(providers)}",
             )
@@ -111,7 +111,7 @@ def check_routes(store: Store, providers: Collection[str]) -> None:
 
 
 def _log_route(used: UsedProviders) -> None:
-    """Say that the default route was set, or that it stays another than this worker would make."""
+    """Log that the default route was set, or that it differs from this worker's settings."""
     if used.was_initial:
         reported = {
             "action": "start",
@@ -119,7 +119,7 @@ def _log_route(used: UsedProviders) -> None:
             "route": DEFAULT,
             "providers": used.actual,
         }
-        log.info("the route default now leads to %s", ", ".join(used.actual), extra=reported)
+        log.info("the route default is now %s", ", ".join(used.actual), extra=reported)
     elif used.wanted != used.actual:
         _differs(
             "providers",
@@ -159,7 +159,7 @@ def _use_defaults(store: Store, retry_policy: str, expires_after: timedelta | No
 
 
 def _differs(setting: str, wanted: str, stays: str, command: str) -> None:
-    """Say what this worker would change, and does not: it is everybody's."""
+    """Log what this worker would change and does not, because all workers share it."""
     reported = {"action": "start", "event": "SettingNotApplied", "setting": setting}
     log.warning(
         "%s is %s here, but %s; to change it: %s", setting, wanted, stays, command, extra=reported

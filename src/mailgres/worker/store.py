@@ -1,4 +1,4 @@
-"""What the worker asks the database, one method for each SQL function of the same name.
+"""The worker's calls to the database, one method for each SQL function of the same name.
 
 A store is used by many threads; each call takes a connection from the pool and is a transaction of
 its own. Behind a transaction pooler nothing may stay with a connection: no prepared statements, no
@@ -36,21 +36,21 @@ T = TypeVar("T")
 QUERIES = load("worker/store.sql")
 STATEMENT_TIMEOUT = timedelta(seconds=5)
 LOCK_TIMEOUT = 100
-"""Milliseconds that somebody in a hurry waits for a row."""
+"""Milliseconds that a call in a hurry waits for a row lock."""
 CONNECTION_TIMEOUT_SECONDS = 10.0
-"""Seconds that a call waits for a connection before it takes the database for away."""
+"""Seconds that a call waits for a connection before the database counts as away."""
 RECONNECT_TIMEOUT_SECONDS = 3.0
-"""Seconds after which a pool starts anew to reach a database that is away.
+"""Seconds after which a pool restarts its attempts to reach a database that is away.
 
-Its own waits grow for as long as it is told: after an outage of minutes they would be as long.
+Its own waits keep doubling: after an outage of minutes they would be minutes long.
 """
 
 
 class Store:
     """The queue, as a worker sees it.
 
-    `listen`: `auto` listens unless there is a pooler; `on` also then, for one that pools sessions
-    and not transactions; `off` never.
+    `listen`: `auto` listens unless there is a pooler; `on` listens also behind a pooler, which must
+    pool sessions and not transactions; `off` never listens.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Store:
             min_size=1,
             max_size=connections,
             timeout=timeout,
-            # The pool doubles its waits up to this; then whoever asks next makes it try again.
+            # The pool doubles its waits up to this; the next call then makes it reconnect.
             reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
             kwargs={"autocommit": True, "prepare_threshold": None if self.pooled else 0},
             configure=self._configure,
@@ -85,11 +85,11 @@ class Store:
         )
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         self.pool.close()
 
     def connect(self) -> psycopg.Connection:
-        """A connection of its own, set up like those of the pool: for whoever listens."""
+        """Return a separate connection, configured like those of the pool, for listening."""
         connection = database.connect(self.url, autocommit=True)
         connection.prepare_threshold = None if self.pooled else 0
         self._configure(connection)
@@ -133,17 +133,17 @@ class Store:
         )
 
     def extend(self, emails: Iterable[ClaimedEmail], lease: timedelta) -> set[Claim]:
-        """Lengthen leases; returns the emails that are still ours."""
+        """Extend leases; return the emails that are still ours."""
         return set(self._for_each_lease("extend", emails, lease=lease))
 
     def give_back(self, emails: Iterable[ClaimedEmail], timeout: float | None = None) -> set[Claim]:
-        """Return emails that were not sent; `timeout` is for somebody in a hurry."""
+        """Return emails that were not sent; `timeout` limits the wait for a connection."""
         return set(self._for_each_lease("give_back", emails, timeout))
 
     def finish(self, outcomes: Sequence[Outcome], *, hurry: bool = False) -> list[Settled]:
-        """Write outcomes, each only if its lease still holds; returns what was not just sent.
+        """Write outcomes, each only if its lease is still valid; return all but the plainly sent.
 
-        In a hurry nobody is waited for who has one of the rows.
+        In a hurry it does not wait for locked rows.
         """
         document = json.dumps([outcome.as_json() for outcome in outcomes])
         with self.connection() as connection, ExitStack() as stack:
@@ -153,14 +153,14 @@ class Store:
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
 
     def log_dead_letters(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:
-        """What the log has to tell of these emails that died, unless somebody has told it."""
+        """Return what to log about these dead letters, unless it was logged already."""
         with self.connection() as connection:
             parameters = {"limit": len(ids), "ids": list(ids)}
             row = connection.execute(QUERIES["log_dead_letters"], parameters).fetchone()
         return row[0] if row else []
 
     def attachments(self, emails: Iterable[ClaimedEmail]) -> dict[UUID, list[Attachment]]:
-        """The files of these emails."""
+        """Return the attachments of these emails."""
         found: dict[UUID, list[Attachment]] = defaultdict(list)
         with self.connection() as connection:
             rows = connection.execute(
@@ -171,7 +171,7 @@ class Store:
         return found
 
     def senders(self) -> Senders:
-        """From-address and reply address of templates and of tenants that have their own."""
+        """Return from-address and reply address of templates and tenants that have their own."""
         with self.connection() as connection:
             templates = connection.execute(QUERIES["templates"]).fetchall()
             tenants = connection.execute(QUERIES["tenants"]).fetchall()
@@ -181,19 +181,19 @@ class Store:
         )
 
     def use_defaults(self, retry_policy: str, expires_after: timedelta | None) -> UsedDefaults:
-        """Say what this worker would have hold for emails that do not say otherwise."""
+        """Propose the defaults of this worker for emails that do not say otherwise."""
         parameters = {"retry_policy": retry_policy, "expires_after": expires_after}
         with self.connection() as connection:
             (found,) = self._ask(connection, "use_defaults", parameters, UsedDefaults)
         return found
 
     def capture(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Keep messages instead of sending them."""
+        """Store messages instead of sending them."""
         with self.connection() as connection:
             connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
 
     def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> UsedProviders:
-        """Say which providers this worker has, in the order of preference."""
+        """Register the providers of this worker, in the order of preference."""
         with self.connection() as connection:
             parameters = {"providers": Jsonb(providers)}
             (found,) = self._ask(connection, "use_providers", parameters, UsedProviders)
@@ -202,7 +202,7 @@ class Store:
     def heartbeat(
         self, version: str, details: Mapping[str, Any], providers: Sequence[str], *, on_demand: bool
     ) -> None:
-        """Say that this worker is alive, and what it has."""
+        """Record that this worker is alive, and its details."""
         with self.connection() as connection:
             connection.execute(
                 QUERIES["heartbeat"],
@@ -216,43 +216,43 @@ class Store:
             )
 
     def sign_off(self, timeout: float) -> None:
-        """Say that this worker stops."""
+        """Record that this worker stops."""
         with self.connection(timeout) as connection:
             connection.execute(QUERIES["sign_off"], {"worker": self.worker})
 
     def live_providers(self) -> set[str]:
-        """The providers that workers have which are alive."""
+        """Return the providers of all live workers."""
         with self.connection() as connection:
             return {name for (name,) in connection.execute(QUERIES["live_providers"])}
 
     def learn_limits(self, provider: str, limits: Limits) -> None:
-        """Keep what a provider said of its limits, for all workers."""
+        """Store what a provider said about its limits, for all workers."""
         with self.connection() as connection:
             connection.execute(
                 QUERIES["learn_limits"], {"provider": provider, **dataclasses.asdict(limits)}
             )
 
     def last_event(self) -> int:
-        """The number of the last event of any provider."""
+        """Return the number of the last event of any provider."""
         with self.connection() as connection:
             row = connection.execute(QUERIES["last_event"]).fetchone()
         return row[0] if row else 0
 
     def events(self, after: int) -> list[tuple[int, str, str, str | None]]:
-        """What this worker's calls showed of providers: number, provider, event, reason."""
+        """Return the events that this worker's calls caused: number, provider, event, reason."""
         with self.connection() as connection:
             rows = connection.execute(QUERIES["events"], {"worker": self.worker, "after": after})
             return rows.fetchall()
 
     def routed(self) -> list[tuple[str, str]]:
-        """Every route with every provider on it."""
+        """Return every route with every provider on it."""
         with self.connection() as connection:
             return connection.execute(QUERIES["routed"]).fetchall()
 
     def mark_asleep(self, connection: psycopg.Connection, seconds: timedelta) -> timedelta | None:
-        """Ask to be woken, if this is somebody who listens.
+        """Register as sleeping, if this worker listens.
 
-        Returns how long it is until an email is due by itself.
+        Return how long it is until an email is due.
         """
         parameters = {"worker": self.worker, "seconds": seconds if self.listens else None}
         with self._in_time(connection):
@@ -260,31 +260,31 @@ class Store:
         return row[0] if row else None
 
     def rate_limit_ends_in(self) -> timedelta | None:
-        """How long emails that are ready have to wait for a rate limit; None if they do not."""
+        """Return how long ready emails wait for a rate limit; None if they do not."""
         with self.connection() as connection:
             row = connection.execute(QUERIES["rate_limit_ends_in"]).fetchone()
         return row[0] if row else None
 
     def mark_awake(self, connection: psycopg.Connection) -> None:
-        """Ask not to be woken any more."""
+        """Deregister as sleeping."""
         with self._in_time(connection):
             connection.execute(QUERIES["mark_awake"], {"worker": self.worker})
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection]:
-        """A connection of the pool, for a while."""
+        """Yield a connection of the pool."""
         with self.borrow(timeout) as connection, self._in_time(connection):
             yield connection
 
     @contextmanager
     def borrow(self, timeout: float | None = None) -> Iterator[psycopg.Connection]:
-        """A connection of the pool for somebody who limits the time of what he asks himself."""
+        """Yield a connection of the pool for a caller that sets its own time limits."""
         with self._noting(), self.pool.connection(timeout) as connection:
             yield connection
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note whether the database answered."""
+        """Record whether the database answered."""
         asked_at = time.monotonic()
         try:
             yield
@@ -301,7 +301,7 @@ class Store:
 
     @contextmanager
     def _in_time(self, connection: psycopg.Connection) -> Iterator[None]:
-        """Limit the time of what is asked; behind a pooler that holds for a transaction only."""
+        """Limit the time of statements; behind a pooler for one transaction only."""
         if not self.pooled:
             yield
             return
@@ -330,7 +330,7 @@ class Store:
         timeout: float | None = None,
         **more: Any,  # noqa: ANN401
     ) -> list[tuple[Any, ...]]:
-        """Run a query that takes emails with their tokens; returns what it says of each."""
+        """Run a query that takes emails with their tokens; return its rows."""
         held = [email.claim for email in emails]
         parameters = {
             "ids": [queue_id for queue_id, _ in held],
@@ -343,7 +343,7 @@ class Store:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UsedProviders:
-    """What became of a worker's providers: the default route that it would make, and the one it is.
+    """The result of `use_providers`: this worker's default route, and the actual one.
 
     `was_initial`: it was as the migration made it, and this worker has set it. `other_limits` are
     the emails per second of providers whose limit is another than this worker's.
@@ -357,7 +357,7 @@ class UsedProviders:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UsedDefaults:
-    """What holds for emails that do not say otherwise, and whether this worker has set it."""
+    """The defaults for emails that do not say otherwise, and whether this worker has set them."""
 
     was_initial: bool
     retry_policy: str
@@ -369,7 +369,7 @@ Senders = tuple[dict[str, tuple[str | None, str | None]], dict[str, tuple[str | 
 
 
 def _loads(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """Read JSON; what Python cannot read stays text, and the email that has it cannot be prepared.
+    """Read JSON; what Python cannot read stays text, and an email that has it cannot be prepared.
 
     An error here would cost a claim all of its emails.
     """
@@ -380,9 +380,9 @@ def _loads(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def behind_a_pooler(connection: psycopg.Connection) -> bool:
-    """Tell whether somebody stands between us and PostgreSQL.
+    """Return whether a pooler stands between us and PostgreSQL.
 
-    A pooler makes up a process id for its client; the server's own tells the truth.
+    A pooler makes up a process id for its client; the server's own differs.
     """
     row = connection.execute(QUERIES["backend_pid"], prepare=False).fetchone()
     return row is None or row[0] != connection.info.backend_pid

@@ -1,6 +1,6 @@
--- What the worker asks the database: calls of the functions in the schema mailgres.
+-- The worker's queries: calls of the functions in the schema mailgres.
 
--- The columns of a query stand in the order of the fields of what is made of its rows.
+-- A query's columns are in the order of the fields of the value that its rows become.
 
 -- claim --
 SELECT id, lease_token, tenant_id, template_type, template_version, recipient_email,
@@ -54,7 +54,7 @@ SELECT mailgres.mark_awake(%(worker)s)
 LISTEN mailgres
 
 -- limit_time --
--- And look for names in pg_catalog alone: what somebody else made in public is never meant.
+-- Names are looked up in pg_catalog only: an object of the same name in public is never used.
 SELECT pg_catalog.set_config('statement_timeout', %(milliseconds)s, %(local)s),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', %(local)s),
        pg_catalog.set_config('default_transaction_isolation', 'read committed', %(local)s)

@@ -1,4 +1,4 @@
-"""The pipeline put together: one claimer, a pool of senders, one finisher, one keeper of leases."""
+"""The pipeline put together: one claimer, a pool of senders, one finisher, one lease keeper."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did with the emails that it claimed; `claimed` is the sum of the others.
+    """What became of the emails that a run claimed; `claimed` is the sum of the others.
 
-    `lost`: their lease was lost, or is left to expire: somebody else settles them.
-    `given_back`: as they were, for the next claim.
+    `lost`: their lease was lost, or is left to expire: another worker settles them.
+    `given_back`: unchanged, for the next claim.
     `refused`: suppressed, expired, cancelled or paused since the claim, so no call was made.
     """
 
@@ -55,12 +55,12 @@ class Summary:
     seconds: float
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return it for JSON."""
         return asdict(self)
 
 
 class Worker:
-    """Works the queue until told to stop, or until it is empty."""
+    """Works on the queue until stopped, or until the queue is empty."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Worker:
         self.grace = grace
         self.stopping = stopping or threading.Event()
         largest = max(p.capabilities.batch_size for p in sender.providers.values())
-        # Each sender has a call under way and one waiting; more would only grow old here. Some
-        # have been sent, and wait for their outcome to be written.
+        # Each sender has one call under way and one waiting: more would only use up their leases.
+        # The rest have been sent, and wait for their outcome to be written.
         self.held = InFlight(max(batch_size, 2 * concurrency * (largest + 1)))
         self.claimer = Claimer(store, list(sender.providers), lease, poll)
         self.finisher = Finisher(store, self.held)
@@ -101,7 +101,7 @@ class Worker:
         self._sent_before_wait = 0
 
     def stop(self) -> None:
-        """Ask it to stop: no more claims, what is in flight is finished."""
+        """Stop: claim nothing more and finish what is in flight."""
         self.stopping.set()
 
     def run(self) -> Summary:
@@ -109,17 +109,17 @@ class Worker:
         return self._work(until_empty=False)
 
     def drain(self, *, once: bool = False, max_seconds: float | None = None) -> Summary:
-        """Work until nothing is due, or for one claim, or for so long."""
+        """Work until nothing is due, or for one claim, or for at most `max_seconds`."""
         if max_seconds:
             self._ends_at = time.monotonic() + max_seconds
         done = self._work(until_empty=True, once=once)
-        # A claim also ends what expired or crashed, and there may be no janitor to tell of it.
+        # A claim also settles expired and crashed emails, and there may be no janitor to log that.
         attempt(LOG_DEAD_LETTERS, self.store.borrow, WorkerInfo(self.store.worker))
         return done
 
     def _work(self, *, until_empty: bool, once: bool = False) -> Summary:
         start = time.monotonic()
-        self.keeper.events.log_new()  # what happens from now on is ours to tell
+        self.keeper.events.log_new()  # skip the events of earlier runs
         for thread in (self.finisher, self.keeper, *self._senders):
             thread.start()
         try:
@@ -130,17 +130,17 @@ class Worker:
                 elif self._nothing_left() if until_empty else self._rest():
                     break
             while not self._is_over() and not self.held.wait_until_empty(LOOK_SECONDS):
-                pass  # what was claimed is finished, unless somebody is in a hurry
+                pass  # claimed emails are finished, unless a second signal arrives
         finally:
             self._shut_down()
-        self._log_what_is_left()
+        self._raise_if_unwritten()
         return self._summary(round(time.monotonic() - start, 3))
 
     def _summary(self, seconds: float) -> Summary:
-        """What became of everything that was claimed."""
+        """Return what became of all claimed emails."""
         with self._counting:
             counts = self.finisher.counts + self._counts
-        # Nobody has told of the others: a call does not end, or their lease is somebody else's.
+        # The others have no outcome: a call does not end, or another worker has their lease.
         known = counts["sent"] + counts["retried"] + counts["dead"]
         known += counts["given_back"] + counts["refused"]
         return Summary(
@@ -155,7 +155,7 @@ class Worker:
         )
 
     def _count(self, what: str, emails: int) -> None:
-        """Count emails that no outcome tells of; several senders do that."""
+        """Count emails without an outcome; several senders call this."""
         with self._counting:
             self._counts[what] += emails
 
@@ -163,7 +163,7 @@ class Worker:
         return self.stopping.is_set() or time.monotonic() >= self._ends_at
 
     def _claim(self) -> bool:
-        """Claim what there is room for; tells whether to go on at once."""
+        """Claim as many as there is room for; return whether to continue immediately."""
         # A claim costs the same for a few as for many.
         room = self.held.wait_for_room(0.2, min(self.batch_size, self.held.capacity // 2))
         if not room:
@@ -178,9 +178,9 @@ class Worker:
         return bool(emails)
 
     def _send_alone(self, emails: Sequence[ClaimedEmail]) -> None:
-        """Send emails that a worker held when it died, while nothing else is on board.
+        """Send emails that a worker held when it died, while nothing else is in flight.
 
-        If they are what killed it, they take no other email with them.
+        If one of them kills this worker too, it takes no other email with it.
         """
         while not self.held.wait_until_at_most(len(emails), LOOK_SECONDS):
             if self._is_over():
@@ -195,12 +195,12 @@ class Worker:
             self._jobs.put(job)
 
     def _rest(self) -> bool:
-        """Wait until there may be work; that never ends by itself."""
+        """Wait until there may be work; always true, because a run never ends by itself."""
         self.claimer.rest(self.stopping)
         return False
 
     def _nothing_left(self) -> bool:
-        """Wait for what is in flight; it may come back to be claimed at once."""
+        """Wait for the emails in flight; they may become claimable again immediately."""
         if self.claimer.gave_up:
             raise DatabaseUnreachable("The database went away")
         if self.claimer.in_trouble:
@@ -209,9 +209,9 @@ class Worker:
         return empty and not self._wait_for_rate() and not self.claimer.in_trouble
 
     def _wait_for_rate(self) -> bool:
-        """Wait for a rate limit, if that is all that emails wait for and it is soon.
+        """Wait for a rate limit, if emails wait only for that and it ends soon.
 
-        A provider that goes on saying "later" is not waited for: nothing was sent in between.
+        Do not wait for a provider that keeps rate-limiting: nothing was sent in between.
         """
         try:
             wait = self.store.rate_limit_ends_in()
@@ -227,7 +227,7 @@ class Worker:
         return True
 
     def _batches(self, emails: Sequence[ClaimedEmail]) -> Iterator[list[ClaimedEmail]]:
-        """Emails grouped as their providers take them; a fixed batch always in the same order."""
+        """Group emails as their providers take them; a fixed batch is always in the same order."""
         groups: dict[tuple[str, UUID | None], list[ClaimedEmail]] = defaultdict(list)
         for email in emails:
             groups[email.provider, email.batch_id].append(email)
@@ -241,19 +241,19 @@ class Worker:
                 yield group[start : start + size]
 
     def _send_jobs(self) -> None:
-        """What each sender does: jobs, until there is a None."""
+        """Send jobs until one is None; each sender thread runs this."""
         while (emails := self._jobs.get()) is not None:
             self._send(emails)
 
     def _send(self, emails: list[ClaimedEmail]) -> None:
-        """Send a job. If our own code fails, each email is sent alone, to harm no other.
+        """Send a job. If our own code fails, send each email alone, so that it harms no other.
 
-        A fixed batch has one key and cannot be taken apart here: the next claim does that.
+        A fixed batch has one key and cannot be split here: the next claim does that.
         """
         try:
             outcomes = self.sender.send(emails)
         except (*UNREACHABLE, NotMade) as error:
-            # Whether start_attempts got through or not, the call was not made, or does not count.
+            # Whether start_attempts committed or not, the call was not made, or does not count.
             log.log(level(error), "not sent", extra=_about("send", emails, error))
             self._give_back(emails)
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker goes on
@@ -274,8 +274,8 @@ class Worker:
             self.sender.learn(emails[0].provider)
 
     def _shut_down(self) -> None:
-        """Finish what is in flight for as long as the grace allows, give back the rest."""
-        if self.stopping.is_set():  # a run that has done its work just ends
+        """Finish what is in flight for as long as the grace allows, and give back the rest."""
+        if self.stopping.is_set():  # otherwise the run is complete
             log.info("stopping", extra={"action": "stop", "emails": len(self.held)})
         self._gives_up_at = time.monotonic() + self.grace
         not_started = self._not_started()
@@ -289,11 +289,11 @@ class Worker:
         self.claimer.close()
 
     def _time_left(self) -> float:
-        """Seconds until this worker has to have stopped."""
+        """Return the seconds until this worker must have stopped."""
         return max(self._gives_up_at - time.monotonic(), 0.0)
 
-    def _log_what_is_left(self) -> None:
-        """Say so, if the database was away for so long that it does not know all that happened."""
+    def _raise_if_unwritten(self) -> None:
+        """Raise an error if the database was away for so long that it misses outcomes."""
         left = {
             "outcomes not written": self.finisher.unwritten,
             "emails not given back": self._kept,
@@ -314,7 +314,7 @@ class Worker:
                 return emails
 
     def _give_back(self, emails: Sequence[ClaimedEmail]) -> None:
-        """Return emails that were not sent, as soon as the database is there to hear it."""
+        """Give back emails that were not sent, as soon as the database answers."""
         while emails:
             try:
                 timeout = min(self._time_left(), self.store.pool.timeout)
@@ -324,7 +324,7 @@ class Worker:
                 log.log(level(error), "not given back", extra=_about("give_back", emails, error))
                 if self._time_left() == 0:
                     self._kept += len(emails)
-                    break  # the end of their lease brings them back
+                    break  # they become pending when their lease expires
                 time.sleep(min(0.2, self._time_left()))
         self.held.remove(emails)
 
@@ -332,17 +332,17 @@ class Worker:
 def _about(
     action: str, emails: Sequence[ClaimedEmail], error: Exception | None = None
 ) -> dict[str, object]:
-    """What a log line tells besides its words."""
+    """Return the keys of a log line."""
     reported: dict[str, object] = {"action": action, "emails": len(emails)}
     return reported if error is None else {**reported, "error": reason(error)}
 
 
 LEFT = (
-    "Nothing is lost: when the leases end, a worker takes these emails up again. "
-    "What may have been sent already is repeated under its key, or as its template says."
+    "Nothing is lost: when the leases expire, a worker claims these emails again. "
+    "Uncertain emails are retried under their idempotency key, or as their template says."
 )
 LOOK_SECONDS = 0.2
-"""Seconds between looks whether a run is over."""
+"""Seconds between checks whether a run is over."""
 RATE_LIMIT_WAIT_SECONDS = 10.0
 """Seconds that a run until the queue is empty waits for a rate limit."""
 
