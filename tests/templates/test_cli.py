@@ -105,7 +105,7 @@ def test_push_is_all_or_nothing(templates: Script, write: Write, conn: psycopg.C
     directory = write(a__txt=f"{FRONT}fine", z__txt=f"{FRONT}\n{{% if %}}")
     what, hint = templates.fails("push", directory)
     assert "z.txt, line 5: " in what
-    assert hint == "Nothing was written. Mend it and push again."
+    assert hint == "Nothing was written. Fix it and push again."
     # What only the database knows to be wrong.
     write(z__txt='+++\nsubject = "Hi"\nroute = "nowhere"\n+++\nb')
     what, hint = templates.fails("push", directory)

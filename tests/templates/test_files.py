@@ -134,11 +134,11 @@ def test_a_file_does_not_ask_about_its_neighbours(write: Write) -> None:
         ),
         (
             {"a__txt": "+++\ndescription = 'x'\n+++\nb"},
-            "a.txt: it has no subject of one line",
+            "a.txt: it has no one-line subject",
             "subject =",
         ),
-        ({"a__txt": '+++\nsubject = "a\\nb"\n+++\nb'}, "a.txt: it has no subject of one line", ""),
-        ({"a__txt": "+++\nsubject = 1\n+++\nb"}, "a.txt: subject is not a text in quotes", ""),
+        ({"a__txt": '+++\nsubject = "a\\nb"\n+++\nb'}, "a.txt: it has no one-line subject", ""),
+        ({"a__txt": "+++\nsubject = 1\n+++\nb"}, "a.txt: subject is not a quoted string", ""),
         (
             {"a__txt": "+++\nsubject = 'x'\npriority = true\n+++\nb"},
             "a.txt: priority is not a whole number",
@@ -152,8 +152,8 @@ def test_a_file_does_not_ask_about_its_neighbours(write: Write) -> None:
             "a.txt: a.html has front matter too",
             "one",
         ),
-        ({"a__txt": FRONT}, "a.txt: there is nothing in it to read", "text part"),
-        ({"a__html": f"{FRONT}<img src=x>"}, "a.html: there is nothing in it to read", "text part"),
+        ({"a__txt": FRONT}, "a.txt: it contains no text", "text part"),
+        ({"a__html": f"{FRONT}<img src=x>"}, "a.html: it contains no text", "text part"),
         ({"a__txt": b"+++\nsubject = 'x'\n+++\n\xff"}, "a.txt: it is not UTF-8 (byte 22)", "UTF-8"),
         ({"a__txt": f"{FRONT}a\0b"}, "a.txt: it holds a NUL character", ""),
         ({"a__txt": FRONT + "x" * 600_000}, "a.txt: it is larger than 512 KiB", ""),
@@ -165,12 +165,12 @@ def test_a_file_does_not_ask_about_its_neighbours(write: Write) -> None:
         ),
         (
             {"a__txt": f"{FRONT}b", "a__en__txt": f"{FRONT}b"},
-            "a.txt: 'en' is not a locale, or there twice",
+            "a.txt: 'en' is not a locale, or is used twice",
             "",
         ),
         (
             {"a__txt": "+++\nsubject = 'x'\nrequired_variables = ['nmae']\n+++\n{{ name }}"},
-            "a.txt: required_variables has 'nmae', which it does not use",
+            "a.txt: required_variables has 'nmae', which is not used",
             "mean 'name'?",
         ),
         (
@@ -216,7 +216,7 @@ def test_template_files_no_such_file(tmp_path: Path) -> None:
 
 def test_the_same_template_twice(write: Write) -> None:
     directory = write(a__txt=f"{FRONT}b")
-    with pytest.raises(InvalidTemplate, match="'a' is there twice"):
+    with pytest.raises(InvalidTemplate, match="'a' is defined twice"):
         read_templates([directory, directory / "a.txt"])
 
 

@@ -27,7 +27,7 @@ _PER_CHARACTER = 10  # bytes that one character of a value can become: escaped, 
 _MOST_GROWTH = 1000
 _NUMBER = 350  # digits that the result of a calculation can have
 
-# What each filter can make of one character, and which arguments it may have.
+# How much each filter can grow one character, and which arguments it may have.
 _NO_ARGUMENTS = {
     "tojson": 6, "urlencode": 12, "escape": 6, "e": 6, "upper": 3, "lower": 3, "title": 3,
     "capitalize": 3, "string": 1, "safe": 1, "length": 1, "count": 1, "abs": 1, "int": 1,
@@ -56,18 +56,18 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a template writes, by the depth of loops: characters of its own, and values."""
+    """What a template writes, by the depth of loops: its own characters, and values."""
 
     literals: Sequence[int]
     values: Sequence[int]
-    """The growth of all values that are written, added up."""
+    """The sum of the growth of all values that are written."""
     growth: int
-    """The most that an expression can make of one character."""
+    """The most characters that an expression can make of one character."""
     texts: int
-    """Characters of texts in its expressions: what the source itself can add to a value."""
+    """Characters of string literals in its expressions: the source can add them to a value."""
 
     def output(self, size: int) -> int:
-        """Bytes that may be written for a payload of so many characters (`payload.Context`)."""
+        """Return the bytes that may be written for a payload of `size` characters."""
         value = self._value(size)
         return self.own_output(size) + sum(
             grown * value * rounds
@@ -75,21 +75,21 @@ class Bounds:
         )
 
     def own_output(self, size: int) -> int:
-        """Bytes of the source itself that may be written: loops repeat them."""
+        """Return the bytes of the source itself that may be written: loops repeat them."""
         return sum(
             length * rounds
             for length, rounds in zip(self.literals, self._rounds(size), strict=True)
         )
 
     def largest_value(self, size: int) -> int:
-        """Bytes of the longest value that an expression can have."""
+        """Return the bytes of the longest value that an expression can have."""
         return self.growth * self._value(size)
 
     def _value(self, size: int) -> int:
         return _PER_CHARACTER * (size + self.texts + _NUMBER)
 
     def _rounds(self, size: int) -> list[int]:
-        """How often what stands at each depth can be written: loops go over lists and texts."""
+        """Return how often the text at each depth can be written: loops go over lists and texts."""
         most = self.growth * (size + self.texts + 1)
         return [min(most**depth, _ROUNDS) for depth in range(len(self.literals))]
 
@@ -106,13 +106,13 @@ def bounds_of(sources: Iterable[str]) -> Bounds | None:
 
 
 class _Reader:
-    """Goes through the parts of a template, tag by tag."""
+    """Reads the parts of a template, tag by tag."""
 
     def __init__(self) -> None:
         self._literals = [0]
         self._values = [0]
         self._depth = 0
-        self._grown = 1  # what variables that were set can have grown to
+        self._grown = 1  # the growth of variables that were set
         self._growth = 1
         self._texts = 0
 
@@ -199,7 +199,7 @@ def _growth_of(tokens: list[tuple[str, str]]) -> int:
 
 
 def _ends_a_value(before: list[tuple[str, str]]) -> bool:
-    """Tell whether what follows the token is a subscript or a call, and not a list."""
+    """Return whether the tokens end a value: a subscript or a call follows, not a list."""
     return any(
         text in {")", "]"} or (kind == "name" and text not in _WORDS) for kind, text in before
     )

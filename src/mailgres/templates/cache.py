@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 
 class TemplateCache:
-    """The templates that a worker used last, compiled. Any number of threads may use it."""
+    """The compiled templates that a worker used last. Any number of threads may use it."""
 
     def __init__(self, load: Load, *, size: int = 256) -> None:
         """Keep `size` versions of templates; `load` gets the content of one that is not here.
 
-        What `load` raises goes to the caller and nothing is kept, so that the next email asks
-        again.
+        An error of `load` goes to the caller; nothing is kept, so the next email loads again.
         """
         self._load = load
         self._size = size
@@ -40,8 +39,8 @@ class TemplateCache:
             if found := self._kept.get(key):
                 self._kept.move_to_end(key)
                 return found
-        # Loading waits for the database and must not make the others wait. Two threads may load
-        # the same version; they get the same.
+        # Loading waits for the database and must not make other threads wait. Two threads may load
+        # the same version; both get the same.
         loaded = Template(self._load(template_type, version), f"{template_type} v{version}")
         with self._lock:
             self._kept[key] = loaded
@@ -56,5 +55,5 @@ class TemplateCache:
         payload: Mapping[str, Any] | str,
         locale: str | None = None,
     ) -> Rendered:
-        """Render an email by the version that is pinned to it."""
+        """Render an email with the version that is pinned to it."""
         return self.get(template_type, version).render(payload, locale)

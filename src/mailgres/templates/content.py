@@ -1,4 +1,4 @@
-"""What a template says, and what comes of it."""
+"""The content of a template, and what rendering makes of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A template in one language: sources, not yet filled in."""
+    """A template in one language: sources, not yet rendered."""
 
     subject: str
     text: str
     html: str | None = None
     default: bool = False
-    """Whether this is the language for those who asked for none that is there."""
+    """Whether this is the language for readers whose own is not available."""
 
     def parts(self) -> dict[str, str]:
         """Return the sources by part, in the order of the email."""
@@ -28,7 +28,7 @@ Contents: TypeAlias = Mapping[str, Content]
 
 
 def contents_from_json(value: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Content]:
-    """Return what `mailgres.template_contents` gave; nothing if there is no such version."""
+    """Return the result of `mailgres.template_contents`; empty if there is no such version."""
     return {locale: Content(**content) for locale, content in (value or {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""A template as somebody wrote it, checked before anything is written."""
+"""A template as its author wrote it, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, tuple[type, Any]] = {
     "on_uncertain": (str, "hold"),
     "sample": (dict, {}),
 }
-"""What a template may say about itself, of which type, and what holds if it does not."""
+"""The settings of a template, with their type and default."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class Draft:
     name: str
     contents: dict[str, Content]
     settings: dict[str, Any] = field(default_factory=dict)
-    """Those that were given; `SETTINGS` has the others."""
+    """The settings that were given; `SETTINGS` has the others."""
     places: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
-    """The file and the line in it where a part begins, by locale and part."""
+    """The file and line where a part starts, by locale and part."""
 
     @property
     def default_locale(self) -> str:
-        """The language for those who asked for none that is there."""
+        """The language for readers whose own is not available."""
         return default_locale(self.contents)
 
     def derived_variables(self) -> list[str]:
-        """Return the variables that the template cannot do without, by what its parts say."""
+        """Return the variables that the template cannot do without, according to its parts."""
         needed: set[str] = set()
         for locale, content in self.contents.items():
             needed |= required_variables(content, self._compile(locale, content).variables)
@@ -95,7 +95,7 @@ class Draft:
         for name in names:
             if name not in used:
                 near = suggestion(str(name), used)
-                self._refuse(f"required_variables has {name!r}, which it does not use", near)
+                self._refuse(f"required_variables has {name!r}, which is not used", near)
 
     def _refuse_at(self, locale: str, fault: Fault) -> NoReturn:
         file, line = self.places.get((locale, fault.part), (None, 0))
@@ -113,7 +113,7 @@ class Draft:
 
 
 def suggestion(given: str, known: set[str] | list[str]) -> str:
-    """Return a hint that names the nearest, or all."""
+    """Return a hint that names the nearest known name, or all of them."""
     near = get_close_matches(given, known, n=1)
     listed = ", ".join(sorted(known)) or "none"
     return f"Did you mean {near[0]!r}?" if near else f"There are: {listed}."

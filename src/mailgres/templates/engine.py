@@ -1,9 +1,9 @@
-"""minijinja, set up for mail: strict, fuel-limited, HTML escaped, nothing of Python in reach.
+"""minijinja, configured for email: strict, fuel-limited, HTML escaped, no access to Python.
 
-A template is compiled into two environments. The quick one renders almost every email. The careful
+A template is compiled into two environments. The fast one renders almost every email. The careful
 one pays for calls into Python and is used where they are needed: a null counts as not defined and
 prints as nothing, long values are counted as they are written, and errors come with details. Where
-neither is certain to keep within the memory (`bounds.py`), a process of its own renders the email.
+neither is certain to stay within the memory limit (`bounds.py`), a separate process renders it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MAX_SUBJECT = 998
 MAX_BYTES = {"subject": 1024 * 1024, "html": 2 * 1024 * 1024, "text": 1024 * 1024}
 """How long a rendered part may be."""
 _SURELY_SMALL = min(MAX_BYTES.values()) // 4
-_COUNTED = 10 * max(MAX_BYTES.values())  # what values that are counted can become, escaped
+_COUNTED = 10 * max(MAX_BYTES.values())  # counted values, escaped
 
-# The names decide about escaping: what ends in .html is escaped.
+# The name decides about escaping: parts whose name ends in .html are escaped.
 _NAMES = {"subject": "subject.txt", "html": "body.html", "text": "text.txt"}
 _PARTS = {name: part for part, name in _NAMES.items()}
 
@@ -40,21 +40,21 @@ _ASKS_FOR_ITEMS = re.compile(r"""\.\s*items\b|\[\s*["']items["']""")
 
 
 class _Counter(threading.local):
-    """What the part being rendered in this thread may still write."""
+    """How much the part that this thread renders may still write."""
 
     left = 0
     size = 0
 
 
 class _TooLarge(Exception):
-    """A part became longer than it may be."""
+    """A part became longer than allowed."""
 
 
 _counter = _Counter()
 
 
 def _finalize(value: object) -> object:
-    """Let null print as nothing, and stop before an output fills the memory."""
+    """Print null as nothing, and stop before an output fills the memory."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -119,14 +119,14 @@ class Compiled:
         self._asks_for_items = any(map(_ASKS_FOR_ITEMS.search, self._parts.values()))
 
     def render(self, payload: Mapping[str, Any]) -> dict[str, str]:
-        """Return the parts filled in."""
+        """Return the rendered parts."""
         context = context_of(payload)
         if context.size > self._counted_size:
             return render_isolated(self._parts, payload)
         return self.render_here(context)
 
     def render_here(self, context: Context) -> dict[str, str]:
-        """Return the parts filled in, by this process, whatever memory that takes."""
+        """Return the parts rendered by this process, whatever memory that takes."""
         variables, size, has_nulls, has_objects = context
         careful = has_nulls or size > self._quick_size or (has_objects and self._asks_for_items)
         if self._methods and not self._methods <= variables.keys():
@@ -145,7 +145,7 @@ class Compiled:
         return rendered
 
     def _carefully(self) -> Environment:
-        # Two threads may both compile it; they get the same.
+        # Two threads may both compile it; both get the same.
         if self._careful is None:
             self._careful = environment(self._parts, careful=True)
         return self._careful
@@ -153,7 +153,7 @@ class Compiled:
     def _explain(
         self, error: BaseException, part: str, variables: Mapping[str, Any]
     ) -> BaseException:
-        """Return the fault behind an error; the quick environment knows little about it."""
+        """Return the fault behind an error; the fast environment knows little about it."""
         if isinstance(error, TemplateError):
             _counter.left = MAX_BYTES[part]
             try:
@@ -173,7 +173,7 @@ class Compiled:
 
 
 def _sizes(bounds: Bounds | None) -> tuple[int, int]:
-    """Return up to which size of a payload it is safe to render quickly, and here at all."""
+    """Return the largest payloads that are safe to render fast, and in this process at all."""
     if bounds is None:
         return -1, -1
     quick = _largest(lambda size: bounds.output(size) <= LIMIT)
@@ -184,7 +184,7 @@ def _sizes(bounds: Bounds | None) -> tuple[int, int]:
 
 
 def _largest(holds: Callable[[int], bool]) -> int:
-    """Return the largest number for which it holds, as it does for all below; -1 for none."""
+    """Return the largest number for which `holds` is true, as it is for all below; -1 for none."""
     low, high = -1, LIMIT
     while low < high:
         middle = (low + high + 1) // 2
@@ -199,7 +199,7 @@ def variables_of(env: Environment, parts: dict[str, str]) -> frozenset[str]:
 
 
 def check_sizes(parts: Mapping[str, str]) -> None:
-    """Refuse outputs that are longer than they may be."""
+    """Refuse outputs that are too long."""
     # No character has more than four bytes, so nearly all outputs need not be counted.
     if sum(map(len, parts.values())) > _SURELY_SMALL:
         for part, output in parts.items():
@@ -219,7 +219,7 @@ _SAFE_DETAILS = {
     "UnknownFunction",
     "UnknownMethod",
 }
-"""Kinds of errors whose details are about the source alone; others may quote a value."""
+"""Kinds of errors whose details are about the source only; others may quote a value."""
 
 
 def _fault(error: TemplateError, part: str, parts: dict[str, str]) -> Fault:
@@ -239,7 +239,7 @@ def _what(error: TemplateError, source: str) -> str:
 
 
 def _quoted(source: str, place: tuple[int, int] | None) -> str:
-    """Return the piece of the source that is at fault."""
+    """Return the piece of the source that is wrong."""
     if place is None:
         return ""
     piece = source.encode()[slice(*place)].decode(errors="ignore")

@@ -1,10 +1,10 @@
-"""What is wrong with a template or its payload, before it is known whom to tell."""
+"""What is wrong with a template or its payload, before the template's name is known."""
 
 from __future__ import annotations
 
 
 class Fault(Exception):
-    """One thing wrong, and where. It never quotes a value of the payload."""
+    """One fault and its place. It never quotes a value of the payload."""
 
     def __init__(self, part: str, what: str, line: int | None = None) -> None:
         super().__init__(what)

@@ -34,7 +34,7 @@ _OF_TRANSLATION = ["subject"]
 
 @dataclass(frozen=True)
 class _File:
-    """One file, taken apart."""
+    """One file, parsed."""
 
     path: Path
     front: dict[str, Any] | None
@@ -43,13 +43,13 @@ class _File:
 
 
 def read_templates(paths: list[Path]) -> list[Draft]:
-    """Return the templates in directories and of single files, checked, in the order of names."""
+    """Return the templates in directories and single files, checked and sorted by name."""
     drafts: dict[str, Draft] = {}
     for path in paths:
         found = _in_directory(path) if path.is_dir() else _of_file(path)
         for draft in found:
             if draft.name in drafts:
-                raise InvalidTemplate(f"{path}: template {draft.name!r} is there twice")
+                raise InvalidTemplate(f"{path}: template {draft.name!r} is defined twice")
             drafts[draft.name] = draft.checked()
     return [drafts[name] for name in sorted(drafts)]
 
@@ -65,7 +65,7 @@ def _in_directory(directory: Path) -> list[Draft]:
 
 
 def _of_file(path: Path) -> list[Draft]:
-    """Read the template that a file belongs to; its other files come along."""
+    """Read the template that a file belongs to, with its other files."""
     if path.suffix not in {".html", ".txt"} or not path.is_file():
         raise InvalidTemplate(
             f"{path}: there is no such template file", "Name a directory, or a .html or .txt file."
@@ -90,7 +90,7 @@ def _groups(directory: Path) -> dict[str, list[Path]]:
 
 
 def _base(stem: str, stems: set[str]) -> str | None:
-    """Return the template of which a file is a translation, if it is one."""
+    """Return the template that a file is a translation of, if it is one."""
     base, _, locale = stem.rpartition(".")
     return base if base in stems and LOCALE.fullmatch(locale) else None
 
@@ -109,7 +109,7 @@ def _drafts(groups: dict[str, list[_File]]) -> list[Draft]:
 
 
 def _front(files: list[_File]) -> tuple[dict[str, Any], Path]:
-    """Return the front matter of the files of one language, and where it is."""
+    """Return the front matter of one language's files, and the path of its file."""
     given = [(file.front, file.path) for file in files if file.front is not None]
     if not given:
         raise InvalidTemplate(
@@ -152,16 +152,16 @@ def _add_language(
 ) -> None:
     if not LOCALE.fullmatch(locale) or locale in draft.contents:
         raise InvalidTemplate(
-            f"{front[1]}: {locale!r} is not a locale, or there twice", "Use en, pt, pt-BR …"
+            f"{front[1]}: {locale!r} is not a locale, or is used twice", "Use en, pt, pt-BR …"
         )
     subject = _typed(*front, "subject", str)
     if not subject or not subject.strip(_SPACE) or "\n" in subject.strip(_SPACE):
-        raise InvalidTemplate(f"{front[1]}: it has no subject of one line", 'Add subject = "…".')
+        raise InvalidTemplate(f"{front[1]}: it has no one-line subject", 'Add subject = "…".')
     bodies = {file.path.suffix: file for file in files if file.body}
     html = bodies[".html"].body if ".html" in bodies else None
     text = bodies[".txt"].body if ".txt" in bodies else text_from_html(html or "")
     if not text:
-        raise InvalidTemplate(f"{front[1]}: there is nothing in it to read", "Write a text part.")
+        raise InvalidTemplate(f"{front[1]}: it contains no text", "Write a text part.")
     draft.contents[locale] = Content(subject.strip(_SPACE), text, html, default)
     draft.places[locale, "subject"] = (str(front[1]), 1)
     for part, suffix in (("html", ".html"), ("text", ".txt")):
@@ -192,7 +192,7 @@ def _read(path: Path) -> _File:
 
 
 def _body(lines: list[str], start: int) -> tuple[str, int]:
-    """Return what follows, without empty lines before it, and the number of its first line."""
+    """Return the following text without leading empty lines, and its first line's number."""
     while start < len(lines) and not lines[start].strip(_SPACE):
         start += 1
     return "\n".join(lines[start:]), start + 1
@@ -202,9 +202,9 @@ def _toml(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        # The front matter begins in the second line of the file.
+        # The front matter starts in the second line of the file.
         said = re.sub(r"at line (\d+)", lambda found: f"at line {int(found[1]) + 1}", str(error))
-        hint = 'Front matter is TOML: texts in quotes, as in subject = "Hello".'
+        hint = 'Front matter is TOML: strings in quotes, as in subject = "Hello".'
         raise InvalidTemplate(f"{path}: {said}", hint) from None
 
 
@@ -217,6 +217,6 @@ def _check_keys(front: dict[str, Any], path: Path, known: list[str]) -> None:
 def _typed(front: dict[str, Any], path: Path, key: str, kind: type) -> Any:  # noqa: ANN401 - of that type
     value = front.get(key)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        names = {str: "a text in quotes", int: "a whole number", list: "an array", dict: "a table"}
+        names = {str: "a quoted string", int: "a whole number", list: "an array", dict: "a table"}
         raise InvalidTemplate(f"{path}: {key} is not {names[kind]}")
     return value

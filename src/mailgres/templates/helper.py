@@ -1,4 +1,4 @@
-"""The process that renders what may need any amount of memory: see `isolated.py`."""
+"""The process that renders templates whose memory is not bounded: see `isolated.py`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mailgres.templates.payload import context_of
 
 
 def main() -> None:
-    """Render what the parent asks for, until it closes the pipe."""
+    """Render what the parent sends, until it closes the pipe."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a worker that stops still renders what it has
+        signal.signal(number, signal.SIG_IGN)  # a stopping worker still renders its emails
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _allow_cpu(seconds: int) -> None:
-    """End this process if it computes for longer from now on."""
+    """End this process if it uses more CPU time than this from now on."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))

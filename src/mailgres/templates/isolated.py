@@ -1,6 +1,6 @@
-"""Renders in a process of its own, which may run out of memory without harming this one.
+"""Render in a separate process, which may run out of memory without harming this one.
 
-One helper process renders everything that `bounds.py` cannot bound. It has limits of memory and
+One helper process renders everything that `bounds.py` cannot bound. It has limits on memory and
 time, no secrets in its environment, and ends when its standard input does. If a template exceeds
 its limits, the helper dies, that email has a fault, and the next one gets a new helper.
 """
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 MEMORY = 384 * 1024 * 1024
 """Bytes of address space that the helper may have, its interpreter included."""
 CPU_SECONDS = 5
-"""Seconds of computing that one email may take."""
+"""Seconds of CPU time that one email may take."""
 TIMEOUT_SECONDS = 30.0
-"""Seconds that one email may take on a machine that has little time for it."""
+"""Seconds of wall-clock time that one email may take, for a busy machine."""
 
 LENGTH = struct.Struct("!I")
-"""What stands before a request and an answer: its length."""
+"""The length, sent before a request and before an answer."""
 
-_KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME")  # what an interpreter may need to start
+_KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME")  # an interpreter may need these to start
 _OUT_OF_TIME = {signal.SIGXCPU}
 _KILLED = {signal.SIGKILL, signal.SIGTERM}
 
 
 class _HelperDied(Exception):
-    """The helper ended during a rendering; `exit_code` as subprocess tells it."""
+    """The helper ended during a rendering; `exit_code` is subprocess's."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -64,7 +64,7 @@ class _Helper:
         )
 
     def render(self, parts: Mapping[str, str], payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Have it render; raises _HelperDied if it does not survive that."""
+        """Have the helper render; raise _HelperDied if it ends meanwhile."""
         request = json.dumps([parts, payload]).encode()
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
         try:
@@ -97,7 +97,7 @@ class _Helper:
         return bytes(read)
 
     def close(self) -> None:
-        """End it: its input ends."""
+        """End the helper by closing its input."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -122,14 +122,14 @@ class _Pool:
         with self._lock:
             try:
                 answer = self._ask(parts, payload)
-            except _HelperDied as death:
-                # Somebody else ended it: that says nothing about the template.
-                if -death.exit_code not in _KILLED:
-                    raise _fault_of(death) from None
+            except _HelperDied as first:
+                # Another process killed it: that says nothing about the template.
+                if -first.exit_code not in _KILLED:
+                    raise _fault_of(first) from None
                 try:
                     answer = self._ask(parts, payload)
-                except _HelperDied as again:
-                    raise _fault_of(again) from None
+                except _HelperDied as second:
+                    raise _fault_of(second) from None
         if "fault" in answer:
             raise Fault(*answer["fault"])
         rendered: dict[str, str] = answer["rendered"]
@@ -153,13 +153,13 @@ class _Pool:
                 self._helper = None
 
     def _leave_to_parent(self) -> None:
-        """After a fork the helper is the parent's: two that ask would get each other's answers."""
+        """Drop the helper after a fork: it is the parent's, and two users would mix up answers."""
         self._lock = threading.Lock()
         self._helper = None
 
 
-def _fault_of(death: _HelperDied) -> Fault:
-    if -death.exit_code in _OUT_OF_TIME:
+def _fault_of(died: _HelperDied) -> Fault:
+    if -died.exit_code in _OUT_OF_TIME:
         return Fault("template", f"it does not come to an end within {CPU_SECONDS} seconds")
     return Fault("template", f"it needs more than {MEMORY >> 20} MB of memory")
 
@@ -168,5 +168,5 @@ _POOL = _Pool()
 
 
 def render_isolated(parts: Mapping[str, str], payload: Mapping[str, Any]) -> dict[str, str]:
-    """Render the parts of a template in the helper process; its limits are faults of the email."""
+    """Render the parts of a template in the helper process; exceeding its limits is a fault."""
     return _POOL.render(parts, payload)

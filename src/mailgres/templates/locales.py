@@ -1,4 +1,4 @@
-"""Which of a template's languages a reader gets."""
+"""Choose which of a template's languages a reader gets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from mailgres.templates.content import Contents
 
 LOCALE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-"""What names a locale; the database has the same rule."""
+"""The form of a locale; the database has the same rule."""
 
 MAX_LENGTH = 35
-"""No language tag in use is longer; what is, is not looked at."""
+"""No language tag in use is longer; a longer text is ignored."""
 
 
 def choose_locale(wanted: Any, available: Collection[str], default: str) -> str:  # noqa: ANN401 - out of a payload
-    """Return what fits best: `pt-BR`, else `pt`, else another `pt-…`, else the default."""
+    """Return the best match: `pt-BR`, else `pt`, else another `pt-…`, else the default."""
     if not isinstance(wanted, str) or len(wanted) > MAX_LENGTH:
         return default
     known = {_plain(locale): locale for locale in sorted(available, reverse=True)}

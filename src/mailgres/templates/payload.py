@@ -1,6 +1,6 @@
-"""A payload on its way into a template: JSON values and nothing of Python's.
+"""Payloads for templates: JSON values without Python's attributes.
 
-minijinja looks up what a mapping lacks among the attributes of the Python object, so that
+minijinja looks up a key that a mapping lacks among the attributes of the Python object, so that
 `order.values` would find a method where nothing is defined. Objects and arrays therefore go in as
 types without attributes. A payload nested deeper than minijinja's stack allows would end the
 process, so it is measured before.
@@ -24,17 +24,17 @@ _NUMBERS = frozenset({int, float, bool})
 
 
 class Context(NamedTuple):
-    """The variables of one email, and what is worth knowing about them."""
+    """The variables of one email, and what the engine has to know about them."""
 
     variables: Mapping[str, Any]
     size: int
-    """Characters of everything in it at the most, written out."""
+    """Upper bound of the characters of everything in it, written out."""
     has_nulls: bool
     has_objects: bool
 
 
 class _Object(dict[str, Any]):
-    """A JSON object. What it lacks is undefined, also where dict has a method of that name."""
+    """A JSON object. A missing key is undefined, also where dict has a method of that name."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class _Array(list[Any]):
 
 
 def parse_payload(text: str) -> dict[str, Any]:
-    """Return the payload out of its JSON; one nested too deeply is a fault, not a crash."""
+    """Parse the payload's JSON; one nested too deeply is a fault, not a crash."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -94,7 +94,7 @@ def _nested_context(payload: Mapping[str, Any]) -> Context:
 
 
 class _Walk:
-    """Goes through a payload once."""
+    """Converts a payload in one pass."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -104,7 +104,7 @@ class _Walk:
     def convert(self, value: Any, depth: int) -> Any:  # noqa: ANN401 - any JSON value
         """Return a value as a template may see it."""
         kind = type(value)
-        self.size += 4  # what separates it from the next
+        self.size += 4  # the separator
         if kind is str:
             self.size += len(value)
             return value
@@ -126,9 +126,9 @@ class _Walk:
 
 
 def _digits(value: float) -> int:
-    """Return how many characters a number is written with at the most."""
+    """Return how many characters a number needs at most."""
     is_usual = not value or _SMALL < abs(value) < _LARGE
-    return 24 if is_usual else 5000  # what json reads has at most 4,300 digits
+    return 24 if is_usual else 5000  # json reads at most 4,300 digits
 
 
 def _too_deep() -> Fault:

@@ -1,7 +1,7 @@
-"""A text part out of an HTML part, once, when a template is pushed.
+"""Derive a text part from an HTML part, once, when a template is pushed.
 
-It works on the template's source, so the tags of the template have to come through unharmed: they
-are taken out, the HTML around them is read, and they are put back.
+It works on the template's source, so the template's tags must survive: they are taken out, the HTML
+around them is parsed, and they are put back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_from_html(html: str) -> str:
     held: dict[str, str] = {}
 
     def hold(tag: re.Match[str]) -> str:
-        # The same tag gets the same mark: a link that shows its own address is then recognised.
+        # The same tag gets the same mark, so that a link that shows its own address is recognised.
         return held.setdefault(tag[0], f"{_OPEN}{len(held)}{_CLOSE}")
 
     reader = _Reader()
@@ -44,7 +44,7 @@ def text_from_html(html: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects what a person would read."""
+    """Collects the text that a person would read."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -53,12 +53,12 @@ class _Reader(HTMLParser):
         self._skipping: list[str] = []
 
     def text(self) -> str:
-        """Return what was collected, with the white space put in order."""
+        """Return the collected text, with its white space normalized."""
         lines = [" ".join(line.split()) for line in "".join(self._pieces).split("\n")]
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line, a paragraph, a link, or something that nobody sees."""
+        """Start a line, a paragraph, a link, or an invisible element."""
         given = {name: value or "" for name, value in attrs}
         if self._skipping or tag in _SKIPPED or _HIDDEN.search(given.get("style", "")):
             if tag not in _VOID:
@@ -75,7 +75,7 @@ class _Reader(HTMLParser):
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """End what began."""
+        """End the element."""
         if self._skipping:
             if tag in self._skipping:
                 while self._skipping.pop() != tag:
@@ -92,7 +92,7 @@ class _Reader(HTMLParser):
             self._pieces.append("\n")
 
     def handle_data(self, data: str) -> None:
-        """Take text; how it is broken into lines means nothing in HTML."""
+        """Take text; line breaks mean nothing in HTML."""
         if not self._skipping:
             self._pieces.append(re.sub(r"\s+", " ", data))
 

@@ -1,4 +1,4 @@
-"""Rendering: a version of a template and a payload become a subject, HTML and text."""
+"""Render a version of a template with a payload into subject, HTML and text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 class Template:
     """One version of a template. It never changes; any number of threads may render it.
 
-    A language is compiled when it is first asked for.
+    A language is compiled when it is first used.
     """
 
     __slots__ = ("_choices", "_compiled", "_contents", "_default", "_label")
@@ -40,10 +40,10 @@ class Template:
         self._choices = dict(zip(contents, contents, strict=True))
 
     def render(self, payload: Mapping[str, Any] | str, locale: str | None = None) -> Rendered:
-        """Fill in the payload, in the language of `locale` or else of `payload["locale"]`.
+        """Render in the language of `locale`, or else of `payload["locale"]`.
 
-        The payload may be JSON still. What fails raises TemplateFailed, whose message has no value
-        of the payload in it.
+        The payload may still be JSON text. A failure raises TemplateFailed, whose message quotes no
+        value of the payload.
         """
         chosen = locale or self._default
         try:
@@ -73,23 +73,23 @@ class Template:
 def render(
     contents: Contents, payload: Mapping[str, Any] | str, locale: str | None = None
 ) -> Rendered:
-    """Render once. Who renders often keeps a `Template`, or a `TemplateCache` of them."""
+    """Render once. A caller that renders often keeps a `Template`, or a `TemplateCache`."""
     return Template(contents).render(payload, locale)
 
 
 def finish(parts: dict[str, str]) -> Rendered:
-    """Put rendered parts in order: bounded, the subject on one line."""
+    """Check and clean rendered parts: bounded, the subject on one line."""
     check_sizes(parts)
     html = parts.get("html")
     if html is not None:
-        # minijinja escapes slashes, which HTML does not ask for. Providers that rewrite links, to
-        # count clicks, look for https:// in the source.
+        # minijinja escapes slashes, which HTML does not need. Providers that rewrite links to count
+        # clicks look for https:// in the source.
         html = html.replace("&#x2f;", "/")
     return Rendered(one_line(parts["subject"]), html, _tidy(parts["text"]))
 
 
 def one_line(subject: str) -> str:
-    """Return a subject without line breaks and other control characters, cut where it must be."""
+    """Return a subject without line breaks and other control characters, cut if too long."""
     if not subject.isprintable() or subject[:1] == " " or subject[-1:] == " ":
         subject = _UNPRINTABLE.sub(" ", subject).strip()
     if not subject:
@@ -98,7 +98,7 @@ def one_line(subject: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Close the gaps that lines with nothing but a tag leave behind."""
+    """Remove the gaps that lines with only a tag leave behind."""
     if "\n\n\n" in text or " \n" in text:
         text = _BLANK_LINES.sub("\n\n", text)
     return f"{text.strip()}\n"

@@ -49,7 +49,7 @@ class Pushed:
 
 
 def load_contents(conn: psycopg.Connection[Any], name: str, version: int) -> dict[str, Content]:
-    """Return what a version of a template says, by locale; nothing if there is no such version."""
+    """Return the content of a version by locale; empty if there is no such version."""
     arguments = {"name": name, "version": version}
     return contents_from_json(_value(conn, "template_contents", arguments))
 
@@ -82,7 +82,7 @@ def _change(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
 
 
 def retire(conn: psycopg.Connection[Any], name: str) -> bool:
-    """Take no new emails for a template; False if it was retired before."""
+    """Retire a template: it takes no new emails; False if it was retired before."""
     find(conn, name)
     return bool(_value(conn, "retire_template", {"name": name}))
 
@@ -106,7 +106,7 @@ def list_templates(conn: psycopg.Connection[Any], name: str | None = None) -> li
 
 
 def find(conn: psycopg.Connection[Any], name: str) -> Stored:
-    """Return the template of that name, or say which is nearest."""
+    """Return the template of that name, or raise an error that names the nearest."""
     if found := list_templates(conn, name):
         return found[0]
     known = [each.name for each in list_templates(conn)]

@@ -1,4 +1,4 @@
--- What is asked about templates.
+-- Queries about templates.
 
 -- template_contents --
 SELECT mailgres.template_contents(%(name)s, %(version)s)

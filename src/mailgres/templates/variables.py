@@ -1,8 +1,8 @@
-"""Reading a template's source: which variables it needs, and names in it that do not exist.
+"""Read a template's source: which variables it needs, and which names in it do not exist.
 
-minijinja tells which variables a template uses, but not whether it could do without one. That is
-read from the source: a part that asks whether a variable is defined, or gives it a default wherever
-it is used, can do without it.
+minijinja lists the variables of a template, but not whether it could do without one. That is read
+from the source: a part can do without a variable if it asks whether it is defined, or gives it a
+default wherever it is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mailgres.templates.content import Content
 
 _STRING = r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_REST = r"[\"'].*+"  # a text that does not end
+_REST = r"[\"'].*+"  # an unterminated string
 TAG = re.compile(
     r"\{%-?\s*+raw\s*+-?%\}(?:.*?\{%-?\s*+endraw\s*+-?%\}|.*+)"
     r"|\{#.*?#\}"
@@ -31,7 +31,7 @@ TAG = re.compile(
 )
 """A piece of a template that is not text: an expression, a statement, a comment, a raw block.
 
-What is not closed goes to the end of the source, which is then read no further.
+An unclosed tag extends to the end of the source.
 """
 
 _RAW = re.compile(r"\{%-?\s*raw\b")
@@ -45,7 +45,7 @@ BLANK = Environment()
 
 
 def required_variables(content: Content, used: Iterable[str]) -> set[str]:
-    """Return those of the variables in use without which the content cannot be rendered."""
+    """Return the used variables without which the content cannot be rendered."""
     code = [_code(source) for source in content.parts().values()]
     return {name for name in used if any(_needs(part, name) for part in code)}
 
@@ -61,7 +61,7 @@ def _needs(code: str, name: str) -> bool:
 def check_names(part: str, source: str, variables: Container[str]) -> None:
     """Refuse filters, tests and functions that do not exist.
 
-    minijinja would notice only when it gets there. A variable cannot be called: JSON has no
+    minijinja would notice only when it executes them. A variable cannot be called: JSON has no
     functions.
     """
     for tag in _tags(source):
@@ -97,7 +97,7 @@ def _tags(source: str) -> Iterator[re.Match[str]]:
 
 
 def _code(source: str) -> str:
-    """Return the code of a template, one tag in a line, without the texts in it."""
+    """Return the code of a template, one tag in a line, without its string literals."""
     return "\n".join(_without_strings(tag[0]) for tag in _tags(source))
 
 

@@ -1,4 +1,4 @@
-"""Templates back into files, so that pushing them again changes nothing."""
+"""Write templates to files, so that pushing them again changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def write_templates(drafts: Iterable[Draft], directory: Path, *, force: bool = False) -> list[Path]:
     """Write templates into a directory and return the files that were new or changed.
 
-    Files that say something else are not overwritten, and then nothing is, unless `force`.
+    If a file has other content, nothing is written at all, unless `force`.
     """
     files: dict[Path, str] = {}
     for draft in drafts:
@@ -90,7 +90,7 @@ def _toml(value: Any) -> str:  # noqa: ANN401 - any JSON value
         return f"{{{', '.join(f'{_key(k)} = {_toml(v)}' for k, v in _given(value))}}}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
-    # What is left is written the same in JSON, but for one control character.
+    # The rest is written as in JSON, except for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -99,5 +99,5 @@ def _key(key: str) -> str:
 
 
 def _given(values: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return what TOML can say: it has no null."""
+    """Return the values that TOML can express: it has no null."""
     return [(key, value) for key, value in values.items() if value is not None]
