@@ -127,25 +127,22 @@ def test_accounts_what_is_missing(provider: str, message: str, hint: str) -> Non
         (
             "[accounts.ses-acme]\nurl = 'x'",
             "mailgres.toml line 2: ses-acme has no setting url",
-            "Known are region, configuration_set, profile.",
+            "Known settings: region, configuration_set, profile.",
         ),
         (
             "[accounts.ses-acme]\nregion = 'Frankfurt'",
-            (
-                "accounts.ses-acme.region, from mailgres.toml line 2:"
-                " the value does not have the right form"
-            ),
+            ("accounts.ses-acme.region, from mailgres.toml line 2: the value has the wrong form"),
             "Give a region such as eu-west-1.",
         ),
         (
             "[accounts.resnd-a]\n",
-            "mailgres.toml line 1: 'resnd-a' is not known (did you mean resend?)",
-            "Begin it with resend, ses, smtp and a dash.",
+            "mailgres.toml line 1: 'resnd-a' is unknown (did you mean resend?)",
+            "Start the name with resend, ses, smtp and a dash.",
         ),
         (
             "[accounts.resend]\napi_key = 'x'",
             "mailgres.toml line 1: resend is not an account with a name of its own",
-            "Set resend_api_key, resend_api_url, or call it resend-something.",
+            "Set resend_api_key, resend_api_url, or rename it to resend-something.",
         ),
         (
             "[accounts]\nsmtp-a = 'smtp://mx'",
@@ -186,7 +183,7 @@ def test_accounts_that_nobody_uses(tmp_path: Path) -> None:
     "variable", ["MAILGRES_RESEND_ACME_KEY", "MAILGRES_SMTP_ACME", "MAILGRES_CAPTURE_A_URL"]
 )
 def test_variables_that_no_account_has(variable: str) -> None:
-    assert "is no setting" in refused({variable: "x"}).message
+    assert "is not a mailgres setting" in refused({variable: "x"}).message
 
 
 def test_accounts_secrets_are_masked() -> None:

@@ -53,13 +53,13 @@ def test_settings_bad_values(name: str, value: object) -> None:
         (
             "profile",
             "gatewya",
-            "'gatewya' is not among the choices (did you mean gateway?)",
+            "'gatewya' is not one of the choices (did you mean gateway?)",
             'Give "production", "development" or "gateway".',
         ),
         (
             "providers",
             "ses,resnd",
-            "'resnd' is not known (did you mean resend?)",
+            "'resnd' is unknown (did you mean resend?)",
             (
                 "Give one or more of capture, null, resend, ses, smtp, or accounts of theirs such"
                 " as smtp-acme, in a list or with commas."
@@ -74,7 +74,7 @@ def test_settings_bad_values(name: str, value: object) -> None:
         (
             "ses_region",
             "Frankfurt",
-            "the value does not have the right form",
+            "the value has the wrong form",
             "Give a region such as eu-west-1.",
         ),
     ],
@@ -96,27 +96,27 @@ def test_the_line_of_the_file(tmp_path: Path) -> None:
 def test_settings_unknown_keys(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\nbatch-size = 10\n")
     error = refused({}, {}, tmp_path)
-    assert error.message == "mailgres.toml line 2: there is no setting batch-size"
+    assert error.message == "mailgres.toml line 2: unknown setting batch-size"
     assert error.hint == "Did you mean batch_size?"
 
 
 def test_settings_unknown_tables(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\n[qqq]\nconcurrency = 0\n")
     error = refused({}, {}, tmp_path)
-    assert error.message == "mailgres.toml line 2: there is no setting qqq"
-    assert str(error.hint).startswith("Known are alert_email, alert_webhook, ")
+    assert error.message == "mailgres.toml line 2: unknown setting qqq"
+    assert str(error.hint).startswith("Known settings: alert_email, alert_webhook, ")
 
 
 def test_settings_unknown_variables() -> None:
     error = refused({"MAILGRES_CONCURENCY": ""})
-    assert error.message == "MAILGRES_CONCURENCY in the environment is no setting"
+    assert error.message == "MAILGRES_CONCURENCY in the environment is not a mailgres setting"
     assert error.hint == "Did you mean MAILGRES_CONCURRENCY?"
 
 
 def test_settings_unknown_flags() -> None:
     error = refused({}, {"concurency": 1})
     assert (error.message, error.hint) == (
-        "There is no setting concurency",
+        "Unknown setting concurency",
         "Did you mean concurrency?",
     )
 

@@ -1,8 +1,8 @@
-"""Running calls of mailgres on whatever connection the application has.
+"""Run calls of mailgres on whatever connection the application has.
 
-What to ask is a generator of calls (`Steps`), written once; how it is asked, waiting or awaiting,
-is up to the adapter of the connection's library. An adapter is loaded only when a connection of
-its library arrives, so that `import mailgres` is quick and needs neither library.
+The calls are a generator (`Steps`), written once; the adapter of the connection's library runs
+them, waiting or awaiting. An adapter is loaded only when a connection of its library arrives, so
+that `import mailgres` is quick and needs neither library.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ T = TypeVar("T")
 def run(
     connection: SyncConnection | AsyncConnection, steps: Steps[T], *, several: bool = False
 ) -> T | Awaitable[T]:
-    """Run calls in the connection's transaction, whoever began it and will end it.
+    """Run calls in the connection's transaction, which the caller starts and ends.
 
-    Several calls are all or none also on a psycopg connection in autocommit mode.
+    Several calls are all or none, also on a psycopg connection in autocommit mode.
     """
     libraries = {cls.__module__.partition(".")[0] for cls in type(connection).__mro__}
     if "psycopg" in libraries:

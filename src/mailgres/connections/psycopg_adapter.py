@@ -1,4 +1,4 @@
-"""Calls on a connection of psycopg."""
+"""Run calls on a connection of psycopg."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ async def _run_async(
 def _without_transaction(
     connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
 ) -> bool:
-    """Tell whether each of several calls would be a transaction of its own."""
+    """Return whether each of several calls would be a transaction of its own."""
     return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
 
 
-# Cursors are made here and not by the connection, which may have a factory for rows or cursors
-# that the application likes and these queries do not.
+# Cursors are made here and not by the connection, which may have a row or cursor factory that suits
+# the application but not these queries.
 
 
 def _execute(connection: psycopg.Connection[Any], call: QueryCall) -> list[Any]:
@@ -70,5 +70,5 @@ async def _execute_async(connection: psycopg.AsyncConnection[Any], call: QueryCa
 
 
 def _gives_rows(call: QueryCall) -> bool:
-    """Tell whether a call has a result; in a pipeline the cursor does not know it yet."""
+    """Return whether a call has a result; in a pipeline the cursor does not know it yet."""
     return not call.query.endswith("savepoint")

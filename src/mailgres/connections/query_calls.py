@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class QueryCall:
-    """One query, asked for its first column."""
+    """One query, of which the first column is read."""
 
     query: str
     parameters: dict[str, Any] = field(default_factory=dict)
     first: int = 0
-    """Of a call for some of many emails: the place of its first one among all."""
+    """For a call with some of many emails: the index of its first email among all."""
 
 
 Steps: TypeAlias = Generator[QueryCall, list[Any], T]
@@ -29,7 +29,7 @@ Steps: TypeAlias = Generator[QueryCall, list[Any], T]
 
 
 def drive(steps: Steps[T], execute: Callable[[QueryCall], list[Any]]) -> T:
-    """Run calls one after the other. What goes wrong with one, the steps hear first."""
+    """Run calls one after the other. An error of one is raised in the generator first."""
     try:
         call = next(steps)
         while True:
@@ -59,7 +59,7 @@ async def drive_async(steps: Steps[T], execute: Callable[[QueryCall], Awaitable[
 
 
 def not_a_connection(given: object) -> TypeError:
-    """Return the error for something that has no transaction to work in."""
+    """Return the error for an object that is not a connection."""
     return TypeError(
         f"{type(given).__name__} is not a connection: pass a Connection or AsyncConnection of"
         " psycopg, or a Connection, Session, AsyncConnection or AsyncSession of SQLAlchemy"
@@ -75,20 +75,20 @@ def translated(call: QueryCall, *kinds: type[Exception]) -> Iterator[None]:
         ours = from_database(error)
         if ours is None:
             if hasattr(error, "hide_parameters"):
-                # SQLAlchemy's text would list them, the recipient among them.
+                # SQLAlchemy's text would list the parameters, the recipient among them.
                 error.hide_parameters = True
             raise
         raise _placed(ours, call.first) from driver_error(error)
 
 
-# Only where the database itself writes it: the name of a template may say the same.
+# Only where the database itself writes it: a template's name may contain the same words.
 _ELEMENT = re.compile(
     r"(?:^element|(?<= \()element) (\d+) of the array(?: \(counting from 0\)|, counting from 0\)$)"
 )
 
 
 def _placed(error: MailgresError, first: int) -> MailgresError:
-    """Let an error about one of many emails name its place among all, not in the call."""
+    """Return an error about one of many emails with its index among all, not in the call."""
     found = _ELEMENT.search(error.message)
     if not found or not isinstance(error, RequestRefused):
         return error

@@ -1,4 +1,4 @@
-"""Calls on a connection or session of SQLAlchemy, with whatever driver its engine uses."""
+"""Run calls on a connection or session of SQLAlchemy, with whatever driver its engine uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# asyncpg's failure to connect comes as the operating system's error, not as SQLAlchemy's.
+# asyncpg raises the operating system's error for a failed connection, not SQLAlchemy's.
 _ERRORS = (DBAPIError, OSError)
 
 

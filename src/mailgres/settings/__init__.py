@@ -1,8 +1,8 @@
-"""One typed, frozen object says how a process works: `load` makes it, nothing is read before.
+"""Settings: one typed, frozen object, made by `load`; nothing is read before.
 
-A flag goes before the environment, that before the file `mailgres.toml`, that before the profile,
-that before the default. Each setting is defined once, as a field of `Settings`; flags, variables,
-keys of the file, messages and docs/settings.md follow from that.
+A flag takes precedence over the environment, that over the file `mailgres.toml`, that over the
+profile, that over the default. Each setting is defined once, as a field of `Settings`; flags,
+variables, keys of the file, messages and docs/settings.md are derived from that.
 """
 
 from mailgres.settings.accounts import Account

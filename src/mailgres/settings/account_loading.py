@@ -1,4 +1,4 @@
-"""Reads accounts: what the environment says goes before the file."""
+"""Read accounts: the environment takes precedence over the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mailgres.settings.files import File
 
 TABLE = "accounts"
-"""The table of the file that holds the tables of accounts."""
+"""The table of the file that has a table for each account."""
 
 _OF_ACCOUNTS = re.compile(
     "|".join(
@@ -36,12 +36,12 @@ class Accounts(NamedTuple):
 
 
 def is_variable(variable: str) -> bool:
-    """Whether a variable is one of an account, perhaps of one that this process does not use."""
+    """Whether a variable belongs to an account, perhaps to one that this process does not use."""
     return _OF_ACCOUNTS.fullmatch(variable) is not None
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option, by its name in the file, must not be seen."""
+    """Whether an option, by its name in the file, must not be shown."""
     _, name, option = key.split(".")
     return DEFINITIONS[f"{kind_of(name)}_{option}"].secret
 
@@ -52,7 +52,7 @@ def read_accounts(
     providers: Iterable[str],
     problems: list[Problem],
 ) -> Accounts:
-    """Return the accounts of the file, and those among the providers that have variables."""
+    """Return the accounts of the file, and the providers that have variables."""
     tables = dict(_tables(file, problems)) if file else {}
     names = dict.fromkeys([*(name for name in providers if "-" in name), *tables])
     found, origins = [], {}
@@ -91,7 +91,7 @@ def _given(
 
 
 def _tables(file: File, problems: list[Problem]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The tables of accounts; what is wrong with them is a problem."""
+    """Yield the tables of accounts; add what is wrong with them to the problems."""
     tables = file.values.get(TABLE, {})
     if not isinstance(tables, dict):
         hint = "Write a table for each account: [accounts.resend-acme]."
@@ -114,12 +114,12 @@ def _wrong_name(file: File, name: str, table: object) -> Problem | None:
         settings = ", ".join(f"{name}_{option}" for option in OPTIONS[name])
         return Problem(
             f"{place}: {name} is not an account with a name of its own",
-            f"Set {settings}, or call it {name}-something.",
+            f"Set {settings}, or rename it to {name}-something.",
         )
     try:
         AccountNames(kinds).check(name)
     except BadValue as why:
-        return Problem(f"{place}: {why}", f"Begin it with {', '.join(kinds)} and a dash.")
+        return Problem(f"{place}: {why}", f"Start the name with {', '.join(kinds)} and a dash.")
     return None
 
 
@@ -128,7 +128,7 @@ def _wrong_key(file: File, name: str, table: Mapping[str, object]) -> Problem | 
     for key in table:
         if key not in known:
             meant = suggestion(key, known)
-            hint = f"Did you mean {meant}?" if meant else f"Known are {', '.join(known)}."
+            hint = f"Did you mean {meant}?" if meant else f"Known settings: {', '.join(known)}."
             place = file.place(key_of(name, key))
             return Problem(f"{place}: {name} has no setting {key}", hint)
     return None

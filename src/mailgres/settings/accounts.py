@@ -1,4 +1,4 @@
-"""Accounts: a provider is one, and there may be several of a kind, each under a name of its own.
+"""Accounts: one for each provider, perhaps several of a kind, each under a name of its own.
 
 `resend` is the account that the settings `resend_…` describe; `resend-acme` is another, with the
 same options in a table `[accounts.resend-acme]` of the file or in variables
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from mailgres.settings.definitions import PREFIX
 
 KINDS = ("capture", "null", "resend", "ses", "smtp")
-"""What an account can be one of."""
+"""The kinds of accounts."""
 
 OPTIONS = {
     "resend": ("api_key", "api_url"),
     "ses": ("region", "configuration_set", "profile"),
     "smtp": ("url",),
 }
-"""What each kind has to be told; `{kind}_{option}` is the setting that describes it."""
+"""The options of each kind; `{kind}_{option}` is the setting that describes it."""
 
 NEEDED = {"resend": "api_key", "smtp": "url"}
 """The option without which an account cannot be used. (SES finds credentials as AWS's tools do.)"""
@@ -27,7 +27,7 @@ NEEDED = {"resend": "api_key", "smtp": "url"}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account at a provider, with what its kind needs. No text of it has a secret in it."""
+    """An account at a provider, with its options. Its repr holds no secret."""
 
     name: str
     kind: str
@@ -40,15 +40,15 @@ class Account:
 
 
 def kind_of(name: str) -> str:
-    """The kind of an account: what its name has before the first dash."""
+    """Return the kind of an account: its name up to the first dash."""
     return name.partition("-")[0]
 
 
 def variable_of(name: str, option: str) -> str:
-    """The environment's variable for an option of an account."""
+    """Return the environment variable for an option of an account."""
     return f"{PREFIX}{name.replace('-', '_')}_{option}".upper()
 
 
 def key_of(name: str, option: str) -> str:
-    """What an option of an account is called in the file, and in messages."""
+    """Return the name of an account's option in the file and in messages."""
     return f"accounts.{name}.{option}"

@@ -20,7 +20,7 @@ _DEFINITION = "mailgres definition"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from; as text, in words that follow "from"."""
+    """The source of a value; as text, in words that follow "from"."""
 
     layer: Literal["flag", "environment", "file", "profile", "default"]
     text: str
@@ -34,7 +34,7 @@ DEFAULT = Origin("default", "default")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A setting: what it is for, what it may be, and how to say it."""
+    """A setting: its purpose, its values, and its names."""
 
     name: str
     kind: Kind[Any]
@@ -46,16 +46,16 @@ class Definition:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment's variables for it; the first that is set counts."""
+        """The environment variables for it; the first that is set counts."""
         return (PREFIX + self.name.upper(), *self.also)
 
     @property
     def flag(self) -> str:
-        """The option of a command."""
+        """The command-line option."""
         return "--" + self.name.replace("_", "-")
 
     def show(self, value: object) -> str:
-        """Return a value fit for the eyes of others."""
+        """Return a value as it may be shown: masked if secret."""
         if value is None:
             return self.default_text
         return self.kind.mask(value) if self.secret else self.kind.show(value)
@@ -79,8 +79,8 @@ def setting(
 ) -> Any:
     """Define a field of `Settings`.
 
-    `also` are variables of other programs that mean the same; `factory` makes a default that
-    cannot be known before, and `default_text` describes it.
+    `also` are variables of other programs that mean the same; `factory` makes a default that is
+    not known in advance, and `default_text` describes it.
     """
     about_it = {
         "kind": kind,
@@ -104,7 +104,7 @@ def _text(kind: Kind[Any], default: object) -> str:
 
 
 def definitions(cls: type[Any]) -> dict[str, Definition]:
-    """Return the settings that a class defines, in the order in which it does."""
+    """Return the settings that a class defines, in order."""
     return {
         field.name: Definition(name=field.name, **field.metadata[_DEFINITION])
         for field in dataclasses.fields(cls)

@@ -1,4 +1,4 @@
-"""The one error of the settings: what is wrong, where it was said, what is allowed."""
+"""The error of the settings: what is wrong, where it was set, what is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend. Neither text ever holds the value of a secret."""
+    """One thing to fix. Neither text ever holds the value of a secret."""
 
     message: str
     hint: str
@@ -32,7 +32,7 @@ class InvalidSettings(MailgresError):
             lines = (f"\n  {problem.message}. {problem.hint}" for problem in self.problems)
             super().__init__(
                 f"{len(self.problems)} settings are wrong:{''.join(lines)}",
-                "Mend them all; `mailgres config` then shows every setting and its source.",
+                "Fix them all; `mailgres config` then shows every setting and its source.",
             )
         else:
             super().__init__()

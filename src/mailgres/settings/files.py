@@ -1,4 +1,4 @@
-"""Finds and reads `mailgres.toml`."""
+"""Find and read `mailgres.toml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACE = re.compile(r"\(at (line \d+, column \d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What a file says, and what to call it in messages."""
+    """The content of a file, and its name in messages."""
 
     path: Path
     title: str
@@ -31,11 +31,11 @@ class File:
     lines: Mapping[str, int]
 
     def place(self, key: str) -> str:
-        """Return where a key is, as well as can be told."""
+        """Return where a key is, with its line if that is known."""
         return f"{self.title} line {self.lines[key]}" if key in self.lines else self.title
 
     def holds(self, key: str) -> bool:
-        """Tell whether a key is there; one in a table has the table's name before it."""
+        """Return whether a key is present; a key in a table has the table's name before it."""
         found: object = self.values
         for part in key.split("."):
             if not isinstance(found, dict) or part not in found:
@@ -57,7 +57,7 @@ class File:
 
 
 def read_named(directory: Path, name: str, source: str) -> File:
-    """Return the file that somebody named; `source` says where."""
+    """Read the file that was named; `source` is where."""
     try:
         return _read(directory / name, name)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def read_named(directory: Path, name: str, source: str) -> File:
 
 
 def read_if_there(directory: Path) -> File | None:
-    """Return the file of a directory, or None."""
+    """Read the file of a directory, or return None."""
     try:
         return _read(directory / FILE, FILE)
     except FileNotFoundError:
@@ -84,22 +84,22 @@ def _read(path: Path, title: str) -> File:
         problem = Problem(f"{title} cannot be read: {error.strerror}", "Check its permissions.")
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         problem = _not_toml(title, error)
-    # Outside of the handlers, because what they caught may hold the text of the file.
+    # Outside of the handlers, because the caught exception may hold the text of the file.
     raise InvalidSettings([problem])
 
 
 def _not_toml(title: str, error: Exception) -> Problem:
-    """Name the place only: the parser's message may quote the file, and that may hold a secret."""
+    """Return the place only: the parser's message may quote the file, which may hold a secret."""
     place = _PLACE.search(str(error))
     at = f" {place[1]}" if place and isinstance(error, tomllib.TOMLDecodeError) else ""
     return Problem(
         f"{title}{at}: this is not TOML in UTF-8",
-        'Write one setting a line, texts in quotes: concurrency = 10, lease = "60s".',
+        'Write one setting a line, strings in quotes: concurrency = 10, lease = "60s".',
     )
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line of each key, with its table's name before it; tomllib does not tell."""
+    """Return the line of each key, with its table's name before it; tomllib has no lines."""
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,7 +1,7 @@
 """Kinds of values: each reads a value from any source and writes it as a person would.
 
-`parse` takes what a flag, a variable, TOML or Python gives, and its own results as well; what
-`show` writes, `parse` reads.
+`parse` takes a value from a flag, a variable, TOML or Python, and its own results as well; it reads
+whatever `show` writes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NUMBER = re.compile(r"[+-]?\d{1,12}", re.ASCII)
 
 
 class BadValue(ValueError):
-    """Says why a value is refused, in words that follow the setting's name and its source."""
+    """A value is refused; the text follows the setting's name and its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(ABC, Generic[T]):
-    """What a setting's values are."""
+    """The kind of a setting's values."""
 
     @property
     @abstractmethod
@@ -44,32 +44,32 @@ class Kind(ABC, Generic[T]):
     @property
     @abstractmethod
     def metavar(self) -> str:
-        """What stands for the value in a command's help."""
+        """The placeholder for the value in a command's help."""
 
     @abstractmethod
     def parse(self, given: object) -> T:
         """Return the value, or raise BadValue."""
 
     def show(self, value: T) -> str:
-        """Return the value as one would write it."""
+        """Return the value as a person would write it."""
         return str(value)
 
     def mask(self, value: T) -> str:  # noqa: ARG002 - some kinds have parts that may be seen
-        """Return what may be seen of a secret."""
+        """Return the part of a secret that may be shown."""
         return MASK
 
 
 def echo(given: object) -> str:
     """Return a refused value for a message.
 
-    Only short ones: a long one may be a key or a URL that went to the wrong variable.
+    Only a short value is shown: a long one may be a key or a URL in the wrong variable.
     """
     text = repr(given)
     return text if len(text) <= _LONGEST_ECHO else "the value"
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that somebody most likely meant."""
+    """Return the known word that was most likely meant."""
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
@@ -87,7 +87,7 @@ class Number(Kind[int]):
         return f"a whole number from {self.low} to {self.high}"
 
     def parse(self, given: object) -> int:
-        """Take an integer or its digits."""
+        """Parse an integer or its digits."""
         if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
             given = int(given)
         if not isinstance(given, int) or isinstance(given, bool):
@@ -107,11 +107,11 @@ class Duration(Kind[timedelta]):
 
     @property
     def allowed(self) -> str:
-        """The bounds and the ways to write it."""
+        """The bounds and the accepted forms."""
         return f'{self.low} to {self.high}, such as "500ms", "30s", "1.5h" or a number of seconds'
 
     def parse(self, given: object) -> timedelta:
-        """Take a number with a unit, or seconds."""
+        """Parse a number with a unit, or seconds."""
         seconds = _seconds(given)
         if seconds is None:
             raise BadValue(f"{echo(given)} is not a duration")
@@ -149,14 +149,14 @@ def _decimal(number: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many in such a time."""
+    """A number in a unit of time."""
 
     count: int
     per: timedelta
 
     @property
     def per_second(self) -> float:
-        """How many in a second."""
+        """The rate per second."""
         return self.count / self.per.total_seconds()
 
 
@@ -168,7 +168,7 @@ class PerTime(Kind[Rate]):
     allowed = 'a number per s, m, h or d, such as "2/s" or "100/m"'
 
     def parse(self, given: object) -> Rate:
-        """Take `number/unit`."""
+        """Parse `number/unit`."""
         if isinstance(given, Rate):
             given = self.show(given)
         match = _RATE.fullmatch(given.strip()) if isinstance(given, str) else None
@@ -184,7 +184,7 @@ class PerTime(Kind[Rate]):
 
 @dataclass(frozen=True, slots=True)
 class Or(Kind[T | None]):
-    """Another kind, or a word that stands for none, so that a profile's choice can be undone."""
+    """Another kind, or a word that means none, so that a profile's choice can be undone."""
 
     word: str
     kind: Kind[T]
@@ -200,13 +200,13 @@ class Or(Kind[T | None]):
         return f"{self.kind.metavar}|{self.word}"
 
     def parse(self, given: object) -> T | None:
-        """Take the word, or leave it to the other kind."""
+        """Parse the word, or pass the value to the other kind."""
         if given is None or (isinstance(given, str) and given.strip().lower() == self.word):
             return None
         return self.kind.parse(given)
 
     def show(self, value: T | None) -> str:
-        """Write the word for none."""
+        """Write the word for None."""
         return self.word if value is None else self.kind.show(value)
 
 
@@ -227,11 +227,11 @@ class Choice(Kind[T]):
         return "|".join(map(str, self.words))
 
     def parse(self, given: object) -> T:
-        """Find the word."""
+        """Return the matching word."""
         for word in self.words:
             if isinstance(given, str) and given.strip().lower() == word:
                 return word
-        raise BadValue(f"{echo(given)} is not among the choices{_meant(given, self.words)}")
+        raise BadValue(f"{echo(given)} is not one of the choices{_meant(given, self.words)}")
 
 
 def _meant(given: object, words: Iterable[object]) -> str:
@@ -241,7 +241,7 @@ def _meant(given: object, words: Iterable[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AccountNames(Kind[tuple[str, ...]]):
-    """Names of accounts, in an order that means something: a kind, or a kind, a dash and more."""
+    """Names of accounts in order of preference: a kind, or a kind, a dash and more."""
 
     kinds: tuple[str, ...]
     metavar = "NAME,…"
@@ -255,7 +255,7 @@ class AccountNames(Kind[tuple[str, ...]]):
         )
 
     def parse(self, given: object) -> tuple[str, ...]:
-        """Take a list, or names separated by commas."""
+        """Parse a list, or names separated by commas."""
         parts = given.split(",") if isinstance(given, str) else given
         if not isinstance(parts, list | tuple) or not all(isinstance(p, str) for p in parts):
             raise BadValue(f"{echo(given)} is not a list of names")
@@ -263,29 +263,29 @@ class AccountNames(Kind[tuple[str, ...]]):
         for name in names:
             self.check(name)
         if not names or len(set(names)) < len(names):
-            raise BadValue("a name is there twice" if names else "the list is empty")
+            raise BadValue("a name is given twice" if names else "the list is empty")
         if len({name.replace("_", "-") for name in names}) < len(names):
             raise BadValue("two names differ only in - and _, and would share their variables")
         return names
 
     def check(self, name: str) -> None:
-        """Refuse what is not the name of an account."""
+        """Refuse a name that is not an account's."""
         kind = name.partition("-")[0]
         if kind not in self.kinds:
-            raise BadValue(f"{echo(name)} is not known{_meant(kind, self.kinds)}")
+            raise BadValue(f"{echo(name)} is unknown{_meant(kind, self.kinds)}")
         if name != kind and not _ACCOUNT.fullmatch(name):
             raise BadValue(
                 f"{echo(name)} is not the name of an account: letters, digits, - and _, at most 63"
             )
 
     def show(self, value: tuple[str, ...]) -> str:
-        """Write them with commas."""
+        """Write the names, separated by commas."""
         return ",".join(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind[str]):
-    """One line of a certain form. It is never repeated in a message: it may be a secret."""
+    """One line of a certain form. No message repeats it: it may be a secret."""
 
     allowed: str = "one line of text"
     pattern: str = r".+"
@@ -293,14 +293,14 @@ class Text(Kind[str]):
     longest: int = 1000
 
     def parse(self, given: object) -> str:
-        """Take a text without the blanks around it."""
+        """Parse a text without surrounding blanks."""
         if not isinstance(given, str):
-            raise BadValue("the value is not a text")
+            raise BadValue("the value is not a string")
         text = given.strip()
         if not text:
             raise BadValue("the value is empty")
         if len(text) > self.longest or not text.isprintable():
             raise BadValue("the value is too long or has line breaks or control characters")
         if not re.fullmatch(self.pattern, text):
-            raise BadValue("the value does not have the right form")
+            raise BadValue("the value has the wrong form")
         return text

@@ -1,4 +1,4 @@
-"""Puts the settings together: flag, else environment, else file, else profile, else default."""
+"""Load the settings: flag, else environment, else file, else profile, else default."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 CONFIG = "MAILGRES_CONFIG"
 OTHER_VARIABLES = frozenset({CONFIG, "MAILGRES_EMBEDDED_BINARIES"})
-"""Variables of ours that are not settings. The second one is of `mailgres.embedded`."""
+"""Variables of ours that are not settings. The second one belongs to `mailgres.embedded`."""
 
-# Kubernetes puts variables like these into every container of a namespace in which a service is
-# called mailgres or mailgres-something. Nobody can help that, so they are no mistakes.
+# Kubernetes sets variables like these in every container of a namespace with a service called
+# mailgres or mailgres-something. Users cannot prevent that, so they are not errors.
 _OF_KUBERNETES = re.compile(
     r"MAILGRES_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)?)"
 )
@@ -41,9 +41,9 @@ def load(
 ) -> Settings:
     """Return the settings, or raise InvalidSettings with everything that is wrong.
 
-    `flags` are values by the names of settings, None for those not given; `config` among them
-    names the file, as MAILGRES_CONFIG does. Where neither does, `mailgres.toml` in `directory` is
-    read if it is there. A variable that is empty counts as not set.
+    `flags` are values by the names of settings, None for those not given. `config` among them, or
+    MAILGRES_CONFIG, names the file; otherwise `mailgres.toml` in `directory` is read if it exists.
+    An empty variable counts as not set.
     """
     said = {name: value for name, value in (flags or {}).items() if value is not None}
     file = _file(environ, said.pop("config", None), directory)
@@ -98,7 +98,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _is_of_kubernetes(variable: str, value: str) -> bool:
-    """Whether a setting's variable is one of a service: MAILGRES_SERVE_PORT of mailgres-serve."""
+    """Whether a variable is Kubernetes' for a service: MAILGRES_SERVE_PORT of mailgres-serve."""
     return "://" in value and _OF_KUBERNETES.fullmatch(variable) is not None
 
 
@@ -116,7 +116,7 @@ def _from_profile(given: Mapping[str, Given]) -> dict[str, Given]:
         chosen = given["profile"].value if "profile" in given else definition.default
         profile = definition.kind.parse(chosen)
     except BadValue:
-        # It is reported with all the others.
+        # Reported together with the others.
         return {}
     origin = Origin("profile", f"profile {profile}")
     return {name: Given(value, origin) for name, value in PROFILES[profile].items()}
@@ -136,13 +136,13 @@ def _parse(given: Mapping[str, Given], problems: list[Problem]) -> dict[str, Any
 def _unknown_flags(flags: Iterable[str]) -> Iterable[Problem]:
     for name in flags:
         if name not in DEFINITIONS:
-            yield _unknown(f"There is no setting {name}", name, DEFINITIONS)
+            yield _unknown(f"Unknown setting {name}", name, DEFINITIONS)
 
 
 def _unknown_keys(file: files.File) -> Iterable[Problem]:
     for key in file.values:
         if key not in DEFINITIONS and key != TABLE:
-            yield _unknown(f"{file.place(key)}: there is no setting {key}", key, DEFINITIONS)
+            yield _unknown(f"{file.place(key)}: unknown setting {key}", key, DEFINITIONS)
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterable[Problem]:
@@ -151,10 +151,12 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterable[Problem]:
         if not variable.startswith(PREFIX) or variable in known:
             continue
         if not _OF_KUBERNETES.fullmatch(variable) and not is_variable(variable):
-            yield _unknown(f"{variable} in the environment is no setting", variable, known)
+            yield _unknown(
+                f"{variable} in the environment is not a mailgres setting", variable, known
+            )
 
 
 def _unknown(message: str, word: str, known: Iterable[str]) -> Problem:
     meant = suggestion(word, known)
-    hint = f"Did you mean {meant}?" if meant else f"Known are {', '.join(sorted(known))}."
+    hint = f"Did you mean {meant}?" if meant else f"Known settings: {', '.join(sorted(known))}."
     return Problem(message, hint)

@@ -45,7 +45,7 @@ PROFILES: dict[str, dict[str, object]] = {
         "concurrency": 5,
     },
 }
-"""What each profile sets, unless a flag, a variable or the file says otherwise."""
+"""The values of each profile; a flag, a variable or the file overrides them."""
 
 _ADDRESS = r"""[^\s"(),:;<>@\[\\\]]{1,64}@(?:[^\W_][\w-]*\.)+[^\W_][\w-]*"""
 _SENDER = Text(
@@ -58,16 +58,16 @@ _TOKEN = Text("16 to 1000 characters of ASCII without blanks", r"[!-~]{16,}", "S
 
 
 def new_worker_name() -> str:
-    """Return a name that no other worker has, even on hosts and in containers of the same name."""
+    """Return a unique worker name, even on hosts and in containers of the same name."""
     return f"{socket.gethostname()[:100]}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDefaults:
-    """What the database is to assume for emails that do not say otherwise.
+    """The database's defaults for emails that do not say otherwise.
 
-    `chosen` is false if nobody chose a profile or one of these values; then what an operator
-    wrote into the database by hand should stand.
+    `chosen` is false if neither a profile nor one of these values was set; then a value that an
+    operator wrote into the database stays.
     """
 
     retry_policy: str
@@ -77,7 +77,7 @@ class QueueDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One setting for the eyes of a person: the value masked if secret, and its source."""
+    """One setting for display: its value, masked if secret, and its source."""
 
     name: str
     value: str
@@ -86,7 +86,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class Settings:
-    """How this process works. Made by `load`, or with the values wanted, as `Settings(lease=…)`."""
+    """How this process works. Made by `load`, or directly, as `Settings(lease=…)`."""
 
     profile: Profile = setting(
         Choice(get_args(Profile)), "Chooses retry policy, limits and expiry together.", "production"
@@ -100,126 +100,131 @@ class Settings:
     )
     statement_timeout: timedelta = setting(
         Duration("100ms", "10m"),
-        "How long a statement in the database may take.",
+        "Longest time a database statement may take.",
         timedelta(seconds=5),
     )
     listen: Listen = setting(
         Choice(get_args(Listen)),
-        "Whether the database wakes the worker; `auto` finds out whether it can, `on` is for a"
-        " pooler of sessions.",
+        "Whether the database wakes the worker: `auto` detects whether it can, `on` is for a pooler"
+        " in session mode.",
         "auto",
     )
     poll_interval: timedelta = setting(
         Duration("50ms", "5m"),
-        "How often the worker looks for emails when nothing wakes it.",
+        "How often the worker polls for emails when nothing wakes it.",
         timedelta(seconds=1),
     )
     worker_name: str = setting(
         Text("1 to 200 characters without blanks", r"\S+", "NAME", 200),
-        "The name of the worker in leases, logs and heartbeats.",
+        "Name of the worker in leases, logs and heartbeats.",
         factory=new_worker_name,
         default_text="host-pid-random",
     )
-    processes: int = setting(Number(1, 64), "How many processes work.", 1)
+    processes: int = setting(Number(1, 64), "Number of worker processes.", 1)
     concurrency: int = setting(
-        Number(1, 1000), "How many calls to providers a process makes at once.", 10
+        Number(1, 1000), "Number of concurrent calls to providers in each process.", 10
     )
-    batch_size: int = setting(Number(1, 1000), "How many emails a claim takes at most.", 10)
+    batch_size: int = setting(Number(1, 1000), "Most emails that one claim takes.", 10)
     lease: timedelta = setting(
         Duration("1s", "1h"),
-        "How long claimed emails belong to a worker that is not heard of.",
+        "How long a claim lasts unless the worker extends it.",
         timedelta(minutes=1),
     )
     grace: timedelta = setting(
         Duration("0s", "1h"),
-        "How long a worker that is told to stop may finish what it has begun.",
+        "How long a stopping worker may take to finish the emails in flight.",
         timedelta(seconds=30),
     )
     retry_policy: str = setting(
         Text("the name of a row in mailgres.retry_policies", r"[a-z][a-z0-9_-]{0,62}", "NAME"),
-        "The retry policy of emails that name none.",
+        "Retry policy of emails that name none.",
         "stepped",
     )
     expires_after: timedelta | None = setting(
         Or("never", Duration("1s", "3650d")),
-        "Emails not sent this long after they were due are given up.",
+        "Emails that are not sent this long after they were due expire.",
         None,
     )
     rate_limit: Rate | None = setting(
-        Or("unlimited", PerTime()), "How many emails may leave in a time, by all workers.", None
+        Or("unlimited", PerTime()), "Most emails per unit of time, for all workers together.", None
     )
     from_email: str | None = setting(
-        _SENDER, "The sender of emails for which neither template nor tenant names one.", None
+        _SENDER, "Sender of emails whose template and tenant have none.", None
     )
-    reply_to: str | None = setting(_SENDER, "Where replies to such emails go.", None)
+    reply_to: str | None = setting(_SENDER, "Reply address of these emails.", None)
     providers: tuple[str, ...] = setting(
         AccountNames(KINDS),
-        "Who sends, in the order of preference; `capture` keeps emails in the database.",
+        "Providers that send, in order of preference; `capture` keeps emails in the database.",
         ("capture",),
     )
     provider_timeout: timedelta = setting(
-        Duration("100ms", "10m"), "How long a call to a provider may take.", timedelta(seconds=30)
+        Duration("100ms", "10m"),
+        "Longest time a call to a provider may take.",
+        timedelta(seconds=30),
     )
     resend_api_key: str | None = setting(
         Text("an API key from resend.com", r"[!-~]+", "KEY"),
-        "The API key of Resend.",
+        "API key of Resend.",
         None,
         also=("RESEND_API_KEY",),
         secret=True,
     )
-    resend_api_url: str = setting(ApiUrl(), "Where Resend's API is.", "https://api.resend.com")
+    resend_api_url: str = setting(ApiUrl(), "Base URL of Resend's API.", "https://api.resend.com")
     ses_region: str | None = setting(
         Text("a region such as eu-west-1", r"[a-z]{2,3}(-[a-z]+)+-\d{1,2}", "REGION"),
-        "The AWS region of SES.",
+        "AWS region of SES.",
         None,
         also=("AWS_REGION", "AWS_DEFAULT_REGION"),
     )
     ses_configuration_set: str | None = setting(
         Text("letters, digits, - and _, at most 64", r"[A-Za-z0-9_-]{1,64}", "NAME"),
-        "The configuration set that SES uses.",
+        "Configuration set of SES.",
         None,
     )
     ses_profile: str | None = setting(
         Text("the name of a profile in AWS's own files", r"[^\[\]\s]+", "NAME", 200),
-        "The profile of AWS's files that has the credentials; without one, AWS's tools choose.",
+        "Profile in AWS's files that has the credentials; by default AWS's tools choose.",
         None,
     )
-    smtp_url: str | None = setting(SmtpUrl(), "The SMTP server.", None, secret=True)
+    smtp_url: str | None = setting(SmtpUrl(), "SMTP server.", None, secret=True)
     alert_email: str | None = setting(
         Text("one plain address such as admin@example.com", _ADDRESS, "ADDRESS", 254),
-        "Who is told of alerts and dead letters, by an email through the queue.",
+        "Recipient of alerts and dead-letter notifications, sent through the queue itself.",
         None,
     )
     alert_webhook: str | None = setting(
-        WebhookUrl(), "What is called with alerts and news of dead letters.", None, secret=True
+        WebhookUrl(), "URL that gets alerts and dead-letter notifications.", None, secret=True
     )
     alert_webhook_format: WebhookFormat = setting(
         Choice(get_args(WebhookFormat)),
-        "What the webhook is called with: JSON, or a message for Slack; `auto` knows Slack's host.",
+        "Format of notifications: JSON, or a message for Slack; `auto` detects Slack by its host.",
         "auto",
     )
     serve_host: str = setting(
         Text("an address or a name of this machine, such as 127.0.0.1", r"[\w.:-]+", "HOST", 253),
-        "Where the HTTP service listens.",
+        "Address on which the HTTP service listens.",
         "127.0.0.1",
     )
     serve_port: int = setting(
-        Number(0, 65535), "The port of the HTTP service; 0 is any that is free.", 8725
+        Number(0, 65535), "Port of the HTTP service; 0 is any free port.", 8725
     )
     serve_secret: str | None = setting(
-        _TOKEN, "What callers of the HTTP service's trigger have to bring.", None, secret=True
+        _TOKEN,
+        "Bearer token that callers of the HTTP service's trigger must send.",
+        None,
+        secret=True,
     )
     metrics_token: str | None = setting(
         _TOKEN,
-        "What readers of the metrics have to bring; without one, the metrics are closed.",
+        "Bearer token that readers of the metrics must send; without one, /metrics refuses them.",
         None,
         secret=True,
     )
     log_format: LogFormat = setting(
-        Choice(get_args(LogFormat)), "How logs look; `auto` is console at a terminal.", "auto"
+        Choice(get_args(LogFormat)), "Format of logs; `auto` is console at a terminal.", "auto"
     )
     log_level: LogLevel = setting(
-        Choice(get_args(LogLevel)), "The least important lines that are logged.", "info"
+        Choice(get_args(LogLevel)), "Lowest level that is logged.", "info"
     )
     named_accounts: tuple[Account, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
@@ -246,7 +251,7 @@ class Settings:
         return self.origins.get(DEFINITIONS[name].name, DEFAULT)
 
     def explain(self) -> tuple[Explanation, ...]:
-        """Return every setting, fit to be shown."""
+        """Return every setting for display."""
         plain = (
             Explanation(name, definition.show(getattr(self, name)), self.origin(name))
             for name, definition in DEFINITIONS.items()
@@ -263,11 +268,11 @@ class Settings:
         return (*plain, *of_accounts)
 
     def accounts(self) -> tuple[Account, ...]:
-        """Return the accounts that send, in the order of preference."""
+        """Return the accounts that send, in order of preference."""
         return tuple(map(self._account, self.providers))
 
     def _account(self, name: str) -> Account:
-        """A plain name stands for the settings of its kind; others say what is not the same."""
+        """Return an account: a plain name uses the settings of its kind, others override them."""
         kind = kind_of(name)
         if name == kind:
             options = {
@@ -282,13 +287,13 @@ class Settings:
         return own
 
     def queue_defaults(self) -> QueueDefaults:
-        """Return what the worker writes into the database's own settings when it starts."""
+        """Return the defaults that the worker writes into the database when it starts."""
         ours = ("profile", "retry_policy", "expires_after")
         chosen = any(self.origin(name).layer not in {"default", "profile"} for name in ours)
         return QueueDefaults(self.retry_policy, self.expires_after, chosen)
 
     def check_providers(self) -> None:
-        """Refuse to send through a provider for which there are no credentials."""
+        """Refuse providers without credentials."""
         problems = [
             Problem(f"providers, from {self.origin('providers')}: {account.name} needs {key}", hint)
             for account in self.accounts()
@@ -299,7 +304,7 @@ class Settings:
             raise InvalidSettings(problems)
 
     def remarks(self) -> tuple[str, ...]:
-        """Return what is allowed but most likely not meant, for logs and terminals."""
+        """Return what is allowed but most likely a mistake, for logs and terminals."""
         unused = [
             f"accounts.{account.name} is set, but providers does not name it"
             for account in self.named_accounts
@@ -317,7 +322,7 @@ class Settings:
 
 
 def _how_to_give(account: str, option: str) -> tuple[str, str]:
-    """What an account lacks, and how to say it."""
+    """Return the option that an account lacks, and how to set it."""
     if account == kind_of(account):
         needed = f"{account}_{option}"
         return needed, f"Set {' or '.join(reversed(DEFINITIONS[needed].variables))}."

@@ -1,4 +1,4 @@
-"""URLs that may hold a password: checked as far as it needs no network, shown without it."""
+"""URLs that may hold a password: checked without a network, shown without the password."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mailgres.settings.kinds import MASK, BadValue, Kind, Text
 
 # Strict on purpose. A password with an unencoded `/`, `?`, `#` or `@` moves the borders between
-# the parts, and then a part that may be shown would hold a piece of it: such a URL does not match
-# and is masked whole.
+# the parts, and a part that may be shown would then hold a piece of the password: such a URL does
+# not match and is masked as a whole.
 _ONE_HOST = r"(?:\[[0-9a-f:.%]+\]|[\w.%-]+)?(?::\d*)?"
 _ONE_OPTION = r"\w+=[^&=?\#@\s]*"
 _URL = re.compile(
@@ -27,7 +27,7 @@ _HIGHEST_PORT = 65535
 
 
 def masked(url: str) -> str:
-    """Return a URL without its password, or only the mask where the password might be anywhere."""
+    """Return a URL without its password, or only the mask if the password might be anywhere."""
     match = _URL.fullmatch(url.strip())
     if not match:
         return MASK
@@ -54,13 +54,13 @@ def _masked_query(query: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl(Kind[str]):
-    """An address of a database. Whether libpq understands it, `mailgres.database` finds out."""
+    """The URL of a database. `mailgres.database` finds out whether libpq understands it."""
 
     metavar = "URL"
     allowed = "postgresql://user:password@host:5432/database"
 
     def parse(self, given: object) -> str:
-        """Take any text of one line."""
+        """Parse any one-line text."""
         return Text().parse(given)
 
     def mask(self, value: str) -> str:
@@ -79,7 +79,7 @@ class SmtpUrl(Kind[str]):
     )
 
     def parse(self, given: object) -> str:
-        """Take a URL with one host, and of the options only `tls`."""
+        """Parse a URL with one host and no option but `tls`."""
         url = Text().parse(given)
         match = _URL.fullmatch(url)
         if not match or match["scheme"].lower() not in {"smtp", "smtps"}:
@@ -98,13 +98,13 @@ class SmtpUrl(Kind[str]):
 
 @dataclass(frozen=True, slots=True)
 class ApiUrl(Kind[str]):
-    """Where a provider's API is. A key goes there, so it has to be encrypted on the way."""
+    """The URL of a provider's API. Keys are sent there, so it must be encrypted."""
 
     metavar = "URL"
     allowed = "https://host/path (http:// only for this machine), without user or options"
 
     def parse(self, given: object) -> str:
-        """Take an address without anything secret in it; a slash at the end means nothing."""
+        """Parse a URL that holds no secret; a trailing slash is ignored."""
         url = Text().parse(given)
         match = _URL.fullmatch(url)
         if not match or match["scheme"].lower() not in {"http", "https"}:
@@ -119,13 +119,13 @@ class ApiUrl(Kind[str]):
 
 @dataclass(frozen=True, slots=True)
 class WebhookUrl(Kind[str]):
-    """An address that is called with news. Often whoever knows it may call it: it is a secret."""
+    """A URL that gets notifications. Often anybody who knows it may call it: it is a secret."""
 
     metavar = "URL"
     allowed = "https://host/path (http:// only for this machine)"
 
     def parse(self, given: object) -> str:
-        """Take an address whose secret is not sent in the open."""
+        """Parse a URL whose secret is not sent unencrypted."""
         url = Text().parse(given)
         match = _URL.fullmatch(url)
         if not match or match["scheme"].lower() not in {"http", "https"}:
@@ -136,7 +136,7 @@ class WebhookUrl(Kind[str]):
         return url
 
     def mask(self, value: str) -> str:
-        """Show the host alone."""
+        """Show only the host."""
         match = _URL.fullmatch(value)
         return f"{match['scheme']}://{match['hosts']}/{MASK}" if match else MASK
 
@@ -146,5 +146,5 @@ def _check_host(hosts: str) -> str:
     if not match:
         raise BadValue("the URL does not name one host")
     if match[2] and not 0 < int(match[2]) <= _HIGHEST_PORT:
-        raise BadValue("the URL's port does not exist")
+        raise BadValue("the URL's port is not valid")
     return match[1]
