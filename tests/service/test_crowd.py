@@ -97,7 +97,7 @@ def test_a_large_body_behind_a_small_head_is_no_large_head(service: Site) -> Non
 
 def test_metrics_without_a_token_are_closed(service: Site) -> None:
     answer = service.get("/metrics")
-    assert (answer.status, answer.json["error"]) == (401, "the metrics are closed")
+    assert (answer.status, answer.json["error"]) == (401, "the metrics need a token")
     assert "MAILGRES_METRICS_TOKEN" in answer.json["hint"]
     assert "--open-metrics" in answer.json["hint"]
 

@@ -1,4 +1,4 @@
-"""Who may call: bearer secrets, compared so that time tells nothing; loopback for metrics."""
+"""Who may call: bearer secrets, compared in constant time; loopback for metrics."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 
 
 def has_bearer(request: Request, secret: str) -> bool:
-    """Whether the request brings the secret, in the one Authorization header it has.
+    """Return whether the request has the secret in its only Authorization header.
 
-    Bytes are compared, so that nothing a caller sends has to be text, and digests of them, so that
-    neither content nor length shows in the time.
+    Bytes are compared, so that a caller may send anything, and their digests, so that the time
+    shows neither content nor length.
     """
     given = request.headers.getlist("authorization")
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -30,10 +30,10 @@ def has_bearer(request: Request, secret: str) -> bool:
 
 
 def is_local(request: Request) -> bool:
-    """Whether somebody on this machine asks, and for himself as far as one can tell.
+    """Return whether the request comes from this machine and, as far as one can see, no proxy.
 
-    A proxy here speaks for strangers; many say so in their headers, some have to be told to. A
-    browser led here by a stranger's page names the stranger's host.
+    A proxy on this machine forwards strangers; many add headers, some need to be configured to. A
+    browser sent here by a stranger's page has the stranger's host in its Host header.
     """
     if any(name in request.headers for name in _FORWARDED):
         return False
@@ -42,7 +42,7 @@ def is_local(request: Request) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine has such an address."""
+    """Return whether only this machine has such an address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Answers: JSON, also for what is refused; and bodies, read within limits of size and time."""
+"""Answers: JSON, also for errors; and request bodies, read within limits of size and time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 LARGEST_BODY = 16 * 1024
-"""Bytes of a request's body."""
+"""Largest request body in bytes."""
 BODY_SECONDS = 10.0
-"""How long a body may take to arrive."""
+"""Seconds that a body may take to arrive."""
 DRAIN_SECONDS = 2.0
-"""How long somebody who is refused may go on sending."""
+"""Seconds for which a refused caller may go on sending."""
 
 
 class Refused(Exception):
-    """The request is answered with an error: what is wrong, and what to do."""
+    """The request gets an error: what is wrong, and what to do."""
 
     def __init__(
         self, status: int, error: str, hint: str, headers: Mapping[str, str] | None = None
@@ -36,28 +36,28 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     def answer(self) -> Refusal:
-        """The answer."""
+        """Return the response."""
         content = {"error": self.error, "hint": self.hint}
         return Refusal(content, status_code=self.status, headers=self.headers)
 
 
 class Answer(JSONResponse):
-    """JSON that ends its line, for whoever calls from a terminal."""
+    """JSON that ends with a line break, for callers at a terminal."""
 
     def render(self, content: Any) -> bytes:  # noqa: ANN401 - the signature is starlette's
-        """Write it."""
+        """Encode the content."""
         return super().render(content) + b"\n"
 
 
 class Refusal(Answer):
-    """An error that is answered before the body was read.
+    """An error that is sent before the body was read.
 
-    What is still on its way is thrown away for a moment: a connection closed before it was read
-    would be reset, and the answer lost with it.
+    The rest of the body is read and discarded for a moment: a connection closed before that would
+    be reset, and the answer lost with it.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer at once, then read to the end."""
+        """Answer immediately, then read to the end."""
 
         async def then_drain(message: Message) -> None:
             if message["type"] != "http.response.body":
@@ -80,7 +80,7 @@ async def _drain(receive: Receive) -> None:
 
 
 async def read_body(request: Request) -> bytes:
-    """The body; refuses one that is too large, as soon as that is known, or too slow."""
+    """Return the body; refuse it if it is too large, as soon as that is known, or too slow."""
     too_large = Refused(413, "the body is too large", f"Send at most {LARGEST_BODY} bytes.")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > LARGEST_BODY:
@@ -101,7 +101,7 @@ async def read_body(request: Request) -> bytes:
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The JSON object in the body; no body is an empty one."""
+    """Return the JSON object in the body; no body is an empty object."""
     body = await read_body(request)
     if not body.strip():
         return {}

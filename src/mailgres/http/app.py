@@ -34,18 +34,18 @@ log = logging.getLogger(__name__)
 PROCESS = "/functions/v1/process-email-queue"
 LARGEST_BATCH = 1000
 MOST_REQUESTS = 100
-"""Requests that are worked on at a time, besides those for health."""
+"""Concurrent requests, not counting those for health."""
 HOW_TO_OPEN = (
-    "Set MAILGRES_METRICS_TOKEN and send it as a bearer token; for this machine alone, start the"
-    " service with --open-metrics."
+    "Set MAILGRES_METRICS_TOKEN and send it as a bearer token; for local access without a token,"
+    " start the service with --open-metrics."
 )
 SAMPLE_SECONDS = 60.0
-"""At most one refusal of a kind is logged in this time."""
+"""Seconds in which at most one refusal of a kind is logged."""
 _WRONG, _OUR_FAULT = 400, 500
 
 
 class Service:
-    """What the endpoints do."""
+    """The handlers of the endpoints."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Service:
         self._open_metrics = open_metrics
 
     async def process(self, request: Request) -> Response:
-        """Send what is due: one claim."""
+        """Send due emails: one claim."""
         if not has_bearer(request, self._secret):
             raise _unauthorized("serve_secret")
         size = batch_size(await read_object(request))
@@ -73,19 +73,19 @@ class Service:
         return Answer(summary.as_dict())
 
     async def healthz(self, _request: Request) -> Response:
-        """Say that this process lives."""
+        """Answer that this process is alive."""
         return Answer({"status": "ok", "version": __version__})
 
     async def readyz(self, _request: Request) -> Response:
-        """It can work."""
+        """Answer whether this process can work."""
         found = await asyncio.to_thread(self._ready.ask)
         return Answer(found.as_dict(), 503 if found.reason else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """Figures for Prometheus."""
+        """Return the metrics for Prometheus."""
         if not (self._open_metrics and is_local(request)):
             if not self._metrics_token:
-                raise Refused(401, "the metrics are closed", HOW_TO_OPEN)
+                raise Refused(401, "the metrics need a token", HOW_TO_OPEN)
             if not has_bearer(request, self._metrics_token):
                 raise _unauthorized("metrics_token")
         text, kind = await asyncio.to_thread(self._metrics.text)
@@ -100,9 +100,9 @@ def _unauthorized(setting: str) -> Refused:
 
 
 def batch_size(given: dict[str, Any]) -> int | None:
-    """How many emails the caller wants claimed; None leaves it to the settings.
+    """Return how many emails the caller wants to claim; None leaves it to the settings.
 
-    Other keys mean nothing: schedulers send the time and whatever else.
+    Other keys are ignored: schedulers send the time and more.
     """
     size = given.get("batchSize")
     if size is None:
@@ -114,7 +114,7 @@ def batch_size(given: dict[str, Any]) -> int | None:
 
 
 def make_app(service: Service) -> Starlette:
-    """The application."""
+    """Return the application."""
     app = Starlette(
         routes=[
             Route(PROCESS, service.process, methods=["POST"]),
@@ -136,7 +136,7 @@ async def _refuse(_request: Request, error: Exception) -> Response:
 
 
 async def _refuse_http(_request: Request, error: Exception) -> Response:
-    """What starlette refuses: a path or method that is not there."""
+    """Answer what starlette refuses: an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
     hint = f"There are POST {PROCESS}, GET /healthz, /readyz and /metrics."
     found = Refused(error.status_code, str(error.detail).lower(), hint, error.headers)
@@ -144,7 +144,7 @@ async def _refuse_http(_request: Request, error: Exception) -> Response:
 
 
 async def _fail(_request: Request, error: Exception) -> Response:
-    """Whatever else: strangers see nothing of it."""
+    """Answer any other error; the caller sees nothing of it."""
     log.error("a request failed: %s", where(error), extra={"action": "http"})
     return Refused(500, "internal error", "The log of the service says where.").answer()
 
@@ -157,11 +157,11 @@ class RequestLimit:
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass it on if there is room."""
+        """Pass the request on if there is room."""
         if scope["type"] != "http" or (scope["path"], scope["method"]) == ("/healthz", "GET"):
             await self._app(scope, receive, send)
         elif self._inside >= MOST_REQUESTS:
-            # Not read to its end, as other refusals are: that would take its time.
+            # Its body is not read to the end, as with other refusals: that would take time.
             content = {"error": "too many requests at once", "hint": "Call again later."}
             answer = Answer(content, status_code=503, headers={"Retry-After": "5"})
             await answer(scope, receive, send)
@@ -174,9 +174,9 @@ class RequestLimit:
 
 
 class Sampler:
-    """Chooses what is logged of refusals: the first of a kind, then one a minute with a count.
+    """Chooses which refusals are logged: the first of a kind, then one a minute with a count.
 
-    Callers that call too often are refused as often, and so are strangers: no log is for that.
+    Callers that call too often are refused as often, and so are strangers: that floods a log.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -185,7 +185,7 @@ class Sampler:
         self._suppressed: Counter[tuple[str, int]] = Counter()
 
     def take(self, path: str, status: int) -> int | None:
-        """How many of this kind were not logged since the last one; None: do not log this one."""
+        """Return how many of this kind were skipped since the last one; None: skip this one."""
         now, kind = self._clock(), (path, status)
         if now - self._last.get(kind, -math.inf) < SAMPLE_SECONDS:
             self._suppressed[kind] += 1
@@ -195,32 +195,32 @@ class Sampler:
 
 
 class RequestLog:
-    """Logs requests, a line each: which endpoint, what was answered, how long it took."""
+    """Logs requests, one line each: endpoint, status, duration."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._sampler = Sampler()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass it on and look at the answer."""
+        """Pass the request on and watch the response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         start, status = time.monotonic(), 500
 
-        async def look(message: Message) -> None:
+        async def watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, look)
+            await self._app(scope, receive, watch)
         finally:
             self._log_request(scope, status, time.monotonic() - start)
 
     def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
-        # A path that is not ours may be anything.
+        # An unknown path may contain anything.
         path = scope["path"] if scope["path"] in PATHS else "unknown"
         level = logging.WARNING if status >= _WRONG else logging.DEBUG
         if path == PROCESS and status < _WRONG:

@@ -1,4 +1,4 @@
-"""Whether this process can work: a database that answers and has the schema it needs."""
+"""Readiness: whether the database answers and has the required schema."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from mailgres.worker.store import Store
 
 CACHE_SECONDS = 1.0
-"""Seconds for which an answer holds: anybody may ask, and the database need not hear of it."""
+"""Seconds for which a result is cached: anybody may ask, and the database must not be flooded."""
 CONNECT_TIMEOUT_SECONDS = 2
-"""Seconds that the database has to give a connection."""
+"""Seconds to wait for a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The answer; `reason` says in words what is wrong, if something is."""
+    """The result; `reason` is what is wrong, if something is."""
 
     reason: str | None
     schema: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         last = measurements.LAST_CLAIM.at
         return {
             "status": "not ready" if self.reason else "ready",
@@ -52,7 +52,7 @@ class Ready:
         self._until = 0.0
 
     def ask(self) -> Readiness:
-        """How it is now, or was a moment ago."""
+        """Return the current result, or a recent one."""
         with self._lock:
             if self._known is None or time.monotonic() >= self._until:
                 self._known = self._look()
@@ -60,7 +60,7 @@ class Ready:
             return self._known
 
     def _look(self) -> Readiness:
-        # Strangers read this: no word of the database's own.
+        # Strangers read this: nothing in the database's own words.
         try:
             with self._connect() as connection, connection.transaction():
                 connection.execute(QUERIES["limit"], {"milliseconds": "2000"})
@@ -75,7 +75,7 @@ class Ready:
         return Readiness(None, schema)
 
     def _connect(self) -> psycopg.Connection:
-        # Not one of the pool: that janitors and runs have them all says nothing of the database.
+        # Not from the pool: that janitors and runs use all of it says nothing about the database.
         url = database.conninfo(self._store.url)
         return psycopg.connect(
             url, connect_timeout=CONNECT_TIMEOUT_SECONDS, autocommit=True, prepare_threshold=None

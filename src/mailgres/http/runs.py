@@ -1,7 +1,7 @@
-"""Runs that callers ask for: each a claim worked off in a thread, a few at once.
+"""Runs on request: each sends one claim in a thread, a few at once.
 
-A run belongs to this process, not to the caller: if he goes away, it goes on to its end and its
-outcomes are written. Runs at the same time never send an email twice, because each claims its own.
+A run belongs to this process, not to the caller: if the caller disconnects, it runs to its end and
+its outcomes are written. Concurrent runs never send an email twice, because each claims its own.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_RUNS = 4
-"""Runs at once. Whoever asks for one more is told to come back."""
+"""Concurrent runs. One more request gets 429 and Retry-After."""
 MOST_SECONDS = 50.0
-"""How long a run may take; what it has not begun by then, it gives back."""
+"""Seconds that a run may take; it gives back what it has not started by then."""
 
 
 class Runs:
-    """Starts runs, and waits for them in the end."""
+    """Starts runs, and waits for them at the end."""
 
     def __init__(self, pipeline: Pipeline, stopping: threading.Event) -> None:
         self._pipeline = pipeline
@@ -40,11 +40,11 @@ class Runs:
         self._threads = ThreadPoolExecutor(MOST_RUNS, thread_name_prefix="mailgres-run")
 
     async def run(self, batch_size: int | None) -> Summary:
-        """Work off one claim; refuses if there are too many runs, or it ends."""
+        """Send one claim; refuse if there are too many runs, or if the service is stopping."""
         if self._stopping.is_set():
             raise Refused(503, "the service is stopping", "Call again.", {"Retry-After": "5"})
         if not self._free.acquire(blocking=False):
-            hint = f"{MOST_RUNS} are under way and take what is due. Call again later."
+            hint = f"{MOST_RUNS} runs are under way and send what is due. Call again later."
             raise Refused(429, "too many runs at once", hint, {"Retry-After": "5"})
         run = self._threads.submit(self._run, batch_size)
         try:
@@ -56,7 +56,7 @@ class Runs:
             raise _unavailable(from_database(error) or MailgresError(said)) from None
 
     def close(self) -> None:
-        """Wait for the runs that are under way."""
+        """Wait for the runs under way."""
         self._threads.shutdown(wait=True)
 
     def _run(self, batch_size: int | None) -> Summary:

@@ -1,7 +1,7 @@
-"""Runs the application in a thread of its own: the only module that knows uvicorn.
+"""Run the application in a separate thread: the only module that imports uvicorn.
 
-Signals are the main thread's. A connection serves one request and is closed: callers come once in a
-while, and so every limit of time is one of a connection.
+Signals are left to the main thread. A connection serves one request and is closed: callers come
+once in a while, and so every time limit is one of a connection.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEAD_SECONDS = 10.0
-"""How long a caller may take to send the head of a request."""
+"""Seconds that a caller may take to send the head of a request."""
 LARGEST_HEAD = 16 * 1024
-"""Bytes of a request's head."""
+"""Largest request head in bytes."""
 MOST_WAITING = 100
-"""Connections of which no whole head has come yet; one more closes the oldest."""
+"""Connections without a complete head; one more closes the oldest."""
 _HEAD_ENDS = re.compile(rb"\n\r?\n")
 ANSWER_MARGIN_SECONDS = 5.0
-"""Seconds beyond the grace of a run for its answer to be sent."""
+"""Seconds beyond the grace of a run for sending its answer."""
 HOW_TO_START = (
-    "Set MAILGRES_SERVE_SECRET to at least 16 characters, the same that callers send:"
+    "Set MAILGRES_SERVE_SECRET to at least 16 characters and let callers send the same:"
     " `openssl rand -hex 32` makes one."
 )
 
 
 def _raw(status: str, error: str, hint: str) -> bytes:
-    """An answer to what is not yet a request."""
+    """Return an answer to something that is not yet a request."""
     body = json.dumps({"error": error, "hint": hint}) + "\n"
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return f"{head}connection: close\r\ncache-control: no-store\r\n\r\n{body}".encode()
@@ -64,10 +64,10 @@ TOO_LARGE = _raw(
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that is closed if no request comes of it in time, or too large a one.
+    """A connection that is closed if it sends no request in time, or too large a head.
 
-    Whoever calls sends the head at once, so of many that wait those that wait longest are closed:
-    slow callers keep nobody else out.
+    A normal caller sends the head immediately. So if many connections wait, the oldest are closed:
+    slow callers do not block others.
     """
 
     _waiting: ClassVar[dict[LimitedProtocol, None]] = {}
@@ -75,7 +75,7 @@ class LimitedProtocol(H11Protocol):
     _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock, and make room."""
+        """Start the timer, and close the oldest connection if there are too many."""
         super().connection_made(transport)
         self._clock = self.loop.call_later(HEAD_SECONDS, self._give_up)
         self._waiting[self] = None
@@ -85,13 +85,13 @@ class LimitedProtocol(H11Protocol):
             oldest.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the timer."""
         self._clock.cancel()
         self._waiting.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what comes, unless the head is too large."""
+        """Pass data on, unless the head is too large."""
         if self._refused:
             return
         if self._head is not None and self._is_too_large(data):
@@ -102,12 +102,12 @@ class LimitedProtocol(H11Protocol):
             self._waiting.pop(self, None)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a caller who does not speak HTTP.
+        """Answer a caller that does not speak HTTP.
 
-        The application may have the request already: to it the caller is gone, so that it does not
-        answer as well.
+        The application may have the request already: mark the caller as disconnected, so that it
+        does not answer as well.
         """
-        cycle: RequestResponseCycle | None = self.cycle  # None until a head has come whole
+        cycle: RequestResponseCycle | None = self.cycle  # None until a head is complete
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -117,7 +117,7 @@ class LimitedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def _is_too_large(self, data: bytes) -> bool:
-        """Add to the head; h11 limits only one that comes in pieces."""
+        """Add to the head; h11 limits only a head that arrives in pieces."""
         known = self._head or b""
         self._head = known + data[: LARGEST_HEAD + 1]
         end = _HEAD_ENDS.search(self._head, max(len(known) - 2, 0))
@@ -127,14 +127,14 @@ class LimitedProtocol(H11Protocol):
         return too_large
 
     def _refuse_head(self) -> None:
-        """Say so, and read on for a moment: closed at once, the answer would be lost."""
+        """Answer, and go on reading for a moment: closed immediately, the answer would be lost."""
         self._refused = True
         self.transport.write(TOO_LARGE)
         self._clock.cancel()
         self._clock = self.loop.call_later(DRAIN_SECONDS, self.transport.close)
 
     def _give_up(self) -> None:
-        cycle: object = self.cycle  # None until a head has come whole
+        cycle: object = self.cycle  # None until a head is complete
         if cycle is None:
             self.transport.close()
 
@@ -152,7 +152,7 @@ class Server:
             log_config=None,
             access_log=False,
             server_header=False,
-            # Callers' addresses are those of their connections, whatever headers say.
+            # The caller's address is that of the connection, whatever the headers say.
             proxy_headers=False,
             headers=[("Connection", "close"), ("Cache-Control", "no-store")],
             h11_max_incomplete_event_size=LARGEST_HEAD,
@@ -163,11 +163,11 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="mailgres-http", daemon=True)
 
     def start(self) -> None:
-        """Serve from now on; returns at once."""
+        """Start serving; return immediately."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more connections, and wait for those that there are."""
+        """Accept no more connections, and wait for the open ones."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -183,9 +183,9 @@ def serving(
     *,
     open_metrics: bool = False,
 ) -> Iterator[None]:
-    """Serve meanwhile.
+    """Serve during the `with` block.
 
-    `stopping` is set by whoever ends it: then runs give back what they have not begun.
+    Once `stopping` is set, runs give back what they have not started.
     """
     check(settings)
     with _listen(settings.serve_host, settings.serve_port) as listener:
@@ -215,7 +215,7 @@ def serving(
 
 
 def check(settings: Settings) -> None:
-    """Refuse to serve whoever comes."""
+    """Refuse to serve without a secret."""
     if not settings.serve_secret:
         raise MailgresError("The HTTP service has no secret", HOW_TO_START)
 

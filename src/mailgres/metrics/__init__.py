@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what is served, where it comes from, how it is written."""
+"""Metrics for Prometheus: which there are, where they come from, how they are written."""
 
 from mailgres.metrics.definitions import METRICS, Metric
 from mailgres.metrics.exposition import Exposition

@@ -1,7 +1,7 @@
-"""Writes figures as Prometheus reads them: the only module that knows prometheus_client.
+"""Write metrics in Prometheus' format: the only module that imports prometheus_client.
 
-Whoever asks gets figures that are a few seconds old at the most, and the database hears of it once.
-When it does not answer, `mailgres_up` is 0 and the figures of this process are there all the same.
+Metrics are at most a few seconds old, and concurrent scrapes read the database once. If it does not
+answer, `mailgres_up` is 0 and the metrics of this process are still served.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 5.0
-"""Seconds for which the figures of the queue hold."""
+"""Seconds for which the queue's metrics are cached."""
 
 
 class Exposition(Collector):
@@ -53,15 +53,15 @@ class Exposition(Collector):
         self._registry.register(self)
 
     def text(self) -> tuple[bytes, str]:
-        """The figures now, and the type of the text they are written in."""
+        """Return the current metrics, and the content type of the text."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> Iterator[Family]:
-        """Nothing, so that registering asks no database."""
+        """Return nothing, so that registering does not read the database."""
         return iter(())
 
     def collect(self) -> Iterator[Family]:
-        """All families, each with its samples."""
+        """Yield all families, each with its samples."""
         found: Samples = defaultdict(list, self._of_the_queue())
         for name, labels, value in of_this_process():
             found[name].append((labels, value))
@@ -81,7 +81,7 @@ class Exposition(Collector):
             found = self._reader.read()
         except (psycopg.Error, PoolTimeout, PoolClosed, TooSlow) as error:
             reported = {"action": "metrics", "error": reason(error)}
-            log.warning("the database gives no figures", extra=reported)
+            log.warning("no metrics from the database", extra=reported)
             return {"up": [((), 0)]}
         return {**found, "up": [((), 1)]}
 

@@ -1,5 +1,5 @@
--- What metrics and readiness ask of the database: rollups and counts, never the queue itself. All of
--- a scrape is one transaction, and `limit` says how long the next statement may take.
+-- Queries of metrics and readiness: rollups and counts, never the queue itself. A scrape is one
+-- transaction, and `limit` sets how long the next statement may take.
 
 -- read_only --
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
@@ -19,7 +19,7 @@ SELECT status, emails FROM public.email_queue_state
 
 -- due --
 SELECT coalesce(sum(due_count), 0)::bigint,
-       -- Somebody may have written -infinity, from which nothing can be subtracted.
+       -- The time may be -infinity, from which nothing can be subtracted.
        coalesce(greatest(extract(epoch FROM mailgres.now() - min(greatest(oldest_due, 'epoch'))
                                  FILTER (WHERE oldest_due IS NOT NULL)), 0), 0)::double precision,
        coalesce(sum(parked_count), 0)::bigint

@@ -1,7 +1,7 @@
-"""Counts that only grow, out of rollups that forget.
+"""Counters that only grow, from rollups that expire.
 
-A counter has to grow for as long as this process lives, whatever is trimmed meanwhile: what is old
-enough not to change any more is carried along.
+A counter has to grow for as long as this process lives, whatever expires meanwhile: the sum of
+hours that no longer change is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     Ask = Callable[[LiteralString, Mapping[str, object]], list[tuple[str, int, int]]]
 
 SETTLED = timedelta(hours=2)
-"""After this nothing is added to an hour any more: no transaction takes as long."""
+"""After this time nothing is added to an hour: no transaction takes as long."""
 CARRY = timedelta(days=1)
-"""How much is counted anew each time, at the most."""
+"""How much is counted again each time, at most."""
 
 
 class MonotonicCounter:
@@ -30,7 +30,7 @@ class MonotonicCounter:
         self._carried: Counter[str] = Counter()
 
     def read(self, ask: Ask, hour: datetime) -> dict[str, int]:
-        """The counts by now; `hour` is the database's."""
+        """Return the current counts; `hour` is the database's."""
         since, until = self._since or hour, hour - SETTLED
         rows = ask(self._query, {"since": since, "until": until})
         counts = self._carried + Counter({label: count for label, _, count in rows})

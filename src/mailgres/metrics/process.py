@@ -1,4 +1,4 @@
-"""What this process measured itself."""
+"""The metrics of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def of_this_process() -> Iterator[Sample]:
-    """All figures of the process."""
+    """Yield all metrics of the process."""
     yield "build_info", (__version__,), 1
     for reading in measurements.SEND_SECONDS.read():
         yield "send_duration_seconds", (reading.label,), _spread(measurements.SEND_SECONDS, reading)

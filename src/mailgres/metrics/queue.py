@@ -1,4 +1,4 @@
-"""What the database knows of the whole queue, in one short transaction."""
+"""The metrics of the whole queue, read in one short transaction."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ QUERIES = queries.load("metrics/metrics.sql")
 CONNECTION_TIMEOUT_SECONDS = 2.0
 """Seconds to wait for a connection."""
 LIMIT = 5.0
-"""Seconds for all that is asked."""
+"""Seconds for all statements together."""
 CIRCUITS = ("closed", "open", "half_open")
 
 
 class TooSlow(Exception):
-    """The database did not answer all in time."""
+    """The database did not answer everything in time."""
 
 
 class QueueReader:
-    """Asks for everything at once."""
+    """Reads all metrics of the queue at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class QueueReader:
         self._events = MonotonicCounter(QUERIES["events"])
 
     def read(self) -> Samples:
-        """All figures of the queue; raises what the database raises, or TooSlow."""
+        """Return all metrics of the queue; raise the database's error, or TooSlow."""
         start = time.monotonic()
         found: Samples = defaultdict(list)
         with (
@@ -68,18 +68,18 @@ class QueueReader:
 
 
 class _Asked:
-    """A transaction in which all statements together have so much time."""
+    """A transaction with a time limit for all its statements together."""
 
     def __init__(self, connection: psycopg.Connection[Any], deadline: float) -> None:
         self._connection = connection
         self._deadline = deadline
 
     def rows(self, query: str, **parameters: object) -> list[Any]:
-        """What a named query gives."""
+        """Return the rows of a named query."""
         return self.ask(QUERIES[query], parameters)
 
     def ask(self, query: LiteralString, parameters: Mapping[str, object]) -> list[Any]:
-        """What a query gives, in the time that is left."""
+        """Return the rows of a query, within the remaining time."""
         left = round((self._deadline - time.monotonic()) * 1000)
         if left <= 0:
             raise TooSlow
@@ -107,7 +107,7 @@ def _dead(asked: _Asked) -> Iterator[Sample]:
 
 
 def spread(values: list[tuple[float, int]], bounds: tuple[float, ...]) -> Spread:
-    """A histogram of values, each of which comes so many times."""
+    """Return a histogram of values, each with its count."""
     at_most = tuple(sum(n for value, n in values if value <= bound) for bound in bounds)
     count = sum(n for _, n in values)
     return Spread(bounds, at_most, count, sum(value * n for value, n in values))

@@ -1,4 +1,4 @@
-"""The figures of one scrape, before they are written."""
+"""The samples of one scrape, before they are written."""
 
 from __future__ import annotations
 
