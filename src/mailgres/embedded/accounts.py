@@ -1,4 +1,4 @@
-"""The account the server runs as: PostgreSQL refuses to run as root."""
+"""The account that the server runs as: PostgreSQL refuses to run as root."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ UNPRIVILEGED = ("postgres", "nobody")
 
 @dataclass(frozen=True)
 class Account:
-    """A user of the operating system, and whether becoming it takes a switch."""
+    """A user of the operating system, and whether a switch is needed to become it."""
 
     uid: int
     gid: int
     switch: bool
 
     def popen_options(self) -> dict[str, Any]:
-        """Options for subprocess that run a child as this account."""
+        """Return the options for subprocess that run a child as this account."""
         if not self.switch:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def give(self, path: Path) -> None:
-        """Make this account the owner of a path of ours."""
+        """Make this account the owner of one of our paths."""
         if self.switch:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def require_entry(self, directory: Path) -> None:
-        """Raise if this account cannot enter a directory, for we open no foreign doors."""
+        """Raise if this account cannot enter a directory; never change its permissions."""
         if not self.switch:
             return
-        # After the switch, for subprocess changes to a `cwd` before it.
+        # In the child, after the switch: subprocess would change to `cwd` before it.
         command = ["/bin/sh", "-c", 'cd -- "$0"', str(directory)]
         done = subprocess.run(
             command, cwd="/", capture_output=True, check=False, **self.popen_options()
@@ -52,7 +52,7 @@ class Account:
 
 
 def server_account(data: Path) -> Account:
-    """The owner of an existing data directory; else ourselves; for root an unprivileged user."""
+    """Return the owner of an existing data directory, else us; for root an unprivileged user."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), switch=False)
     if data.exists():

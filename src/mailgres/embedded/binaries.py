@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL come from: the system, the wheel, or a path that was told."""
+"""Find the programs of PostgreSQL: of the system, of the wheel, or in a given path."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Binaries:
         return int(match.group()) if match else 0
 
     def program(self, name: str) -> str:
-        """The full path of one of the programs."""
+        """Return the full path of one of the programs."""
         return str(self.directory / name)
 
 
 def find(environ: Mapping[str, str]) -> Binaries:
-    """The newest usable PostgreSQL: of the system, else of the wheel; the environment may force."""
+    """Return the newest usable PostgreSQL: the system's, else the wheel's, unless one is forced."""
     choice = environ.get(CHOICE, "")
     found = _newest(_forced(choice)) if choice else _newest(_system()) or _newest(_wheel())
     if found is None:
@@ -62,10 +62,10 @@ def find(environ: Mapping[str, str]) -> Binaries:
 
 
 def for_account(found: Binaries, account: Account, copies: Path) -> Binaries:
-    """The same programs, copied into our own directory if the account cannot reach the originals.
+    """Return the same programs, copied into our own directory if the account cannot run them there.
 
-    That is so where root has them in a virtual environment below /root. The doors of /root stay as
-    they are.
+    That happens where root has them in a virtual environment below /root. The permissions of /root
+    stay as they are.
     """
     if not account.switch or _runs_as(found, account):
         return found
@@ -112,7 +112,7 @@ def _newest(directories: Iterable[Path]) -> Binaries | None:
 
 
 def _inspect(directory: Path) -> Binaries | None:
-    """What is in a directory, if it is a complete set of programs."""
+    """Return the programs in a directory, if the set is complete."""
     if not all(os.access(directory / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
     match = re.search(r"\(PostgreSQL\) (\d\S*)", _output([str(directory / "postgres"), "-V"]))
@@ -120,7 +120,7 @@ def _inspect(directory: Path) -> Binaries | None:
 
 
 def _output(command: list[str]) -> str:
-    """What a program prints; nothing if it cannot run, for then it is no candidate."""
+    """Return what a program prints; nothing if it cannot run: then it is not a candidate."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
@@ -131,7 +131,7 @@ def _output(command: list[str]) -> str:
 
 
 def _runs_as(found: Binaries, account: Account) -> bool:
-    """Try it: permission bits alone miss access lists, mount options and missing libraries."""
+    """Run it: permission bits alone miss access lists, mount options and missing libraries."""
     for name in ("postgres", "initdb"):
         try:
             done = subprocess.run(
@@ -155,7 +155,7 @@ def _copy(found: Binaries, copies: Path) -> Binaries:
     place = copies / _build_key(found)
     copied = place / prefix.parent.name / prefix.name / found.directory.name
     if not place.exists():
-        # No server of this major version runs now, so copies of older builds are not in use.
+        # No server of this major version is running, so copies of older builds are not in use.
         shutil.rmtree(copies, ignore_errors=True)
         half = copies / "unfinished"
         _copy_tree(prefix, half / prefix.parent.name / prefix.name)
@@ -178,7 +178,7 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _open_for_reading(copies: Path) -> None:
-    """A package installed under a strict umask is closed to others; the copy must not be."""
+    """Make a copy readable: a package installed under a strict umask is closed to others."""
     for path in [copies, *copies.rglob("*")]:
         if not path.is_symlink():
             mode = path.stat().st_mode & 0o7777

@@ -1,4 +1,4 @@
-"""The database cluster on disk: making it, describing its server, and getting that server down."""
+"""The database cluster on disk: create it, describe its server, shut that server down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAIL_LINES = 15
 PROCESSES = Path("/proc")
 SHUTDOWN_STAGES = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
 ORPHAN_SECONDS = 3.0
-"""How long backends may take to notice by themselves that their postmaster is gone."""
+"""Seconds that backends may take to notice that their postmaster is gone."""
 
 FIXED_SETTINGS = {
     "listen_addresses": HOST,
@@ -40,12 +40,12 @@ FIXED_SETTINGS = {
     "logging_collector": "off",
     "log_destination": "stderr",
 }
-"""What makes the server safe and keeps it under control; a caller cannot change these."""
+"""Settings that keep the server safe and under control; a caller cannot change these."""
 
 DEFAULT_SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "128MB",
-    # The log must not carry addresses or payloads, which statements and details of errors have.
+    # The log must not contain addresses or payloads, which statements and error details have.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
 }
@@ -62,7 +62,7 @@ class Postmaster:
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refuse settings that would break a promise of the embedded server."""
+    """Refuse settings that would break a guarantee of the embedded server."""
     refused = sorted(name for name in settings if name.lower() in {*FIXED_SETTINGS, "port"})
     if refused:
         raise EmbeddedError(
@@ -71,7 +71,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """Return what the programs of PostgreSQL need; no PG* variable may point them elsewhere."""
+    """Return the environment of PostgreSQL's programs; no PG* variable may redirect them."""
     kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "TMPDIR")
     return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
 
@@ -79,7 +79,7 @@ def child_environment() -> dict[str, str]:
 def server_command(
     found: Binaries, home: Home, port: int, settings: Mapping[str, str]
 ) -> list[str]:
-    """Return the command line of the server. It holds no secret: everybody can read it."""
+    """Return the command line of the server. It holds no secret: every user can read it."""
     command = [found.program("postgres"), "-D", str(home.data), "-p", str(port)]
     for name, value in (DEFAULT_SETTINGS | dict(settings) | FIXED_SETTINGS).items():
         command += ["-c", f"{name}={value}"]
@@ -87,7 +87,7 @@ def server_command(
 
 
 def initialise(found: Binaries, home: Home, account: Account, supervisor: FileLock) -> None:
-    """Make the data directory, unless it is there."""
+    """Create the data directory, unless it exists."""
     home.initdb_password.unlink(missing_ok=True)
     if home.data.exists():
         return
@@ -126,7 +126,7 @@ def _run_initdb(found: Binaries, home: Home, account: Account, supervisor: FileL
             errors="replace",
             timeout=INITDB_SECONDS,
             check=False,
-            # If we are killed now, nobody starts anew before this initdb has ended.
+            # If we are killed now, no other process starts before this initdb has ended.
             pass_fds=(supervisor.fileno(),),
             **account.popen_options(),
         )
@@ -149,7 +149,7 @@ def _utf8_locale() -> str:
 
 
 def read_postmaster(home: Home) -> Postmaster | None:
-    """Return what the server wrote about itself; nothing while it is absent or half written."""
+    """Return what the server wrote about itself; None while that is missing or incomplete."""
     try:
         lines = (home.data / "postmaster.pid").read_text().splitlines()
         return Postmaster(int(lines[0]), int(lines[3]), lines[7].strip() == "ready")
@@ -172,16 +172,16 @@ def _with_lines(message: str, text: str) -> str:
 
 
 def shut_down(home: Home, postmaster: int | None = None) -> None:
-    """Get every process of the server down: politely, then firmly, then by force.
+    """Stop every process of the server: by SIGINT, then SIGQUIT, then SIGKILL.
 
-    Also for what a killed postmaster or supervisor left behind. Force does not lose committed
-    data: the next start recovers it.
+    Also those that a killed postmaster or supervisor left behind. Killing loses no committed data:
+    the next start recovers it.
     """
     with FileLock(home.postgres_lock) as postgres:
         for number, seconds in SHUTDOWN_STAGES:
             if postgres.try_exclusive():
                 return
-            # SIGINT asks the postmaster for a fast shutdown; to a backend it is only a cancel.
+            # SIGINT is a fast shutdown for the postmaster; for a backend it is only a cancel.
             polite = number == signal.SIGINT
             pids = _postmaster_pid(home, postmaster) if polite else _all_pids(home)
             for pid in pids:
@@ -195,9 +195,9 @@ def shut_down(home: Home, postmaster: int | None = None) -> None:
 
 
 def remove_stale_pid_file(home: Home) -> None:
-    """Remove what a killed server left, once it is certain that no process of it lives.
+    """Remove the file of a killed server, once it is certain that none of its processes is alive.
 
-    PostgreSQL judges by the process id in the file, and would refuse to start if that number
+    PostgreSQL goes by the process id in the file, and would refuse to start if that number
     belongs to another program of the same user by now, as it often does in a container.
     """
     if _lists_processes() and not _all_pids(home):
@@ -205,7 +205,7 @@ def remove_stale_pid_file(home: Home) -> None:
 
 
 def _postmaster_pid(home: Home, known: int | None) -> list[int]:
-    """Return the postmaster, if it lives. A number in a stale file may be anybody's by now."""
+    """Return the postmaster, if it is alive. The id in a stale file may be another process's."""
     if known is not None:
         return [known]
     recorded = read_postmaster(home)
@@ -213,7 +213,7 @@ def _postmaster_pid(home: Home, known: int | None) -> list[int]:
 
 
 def _all_pids(home: Home) -> list[int]:
-    """Return the processes that work in the data directory, as all of a server's do."""
+    """Return the processes whose directory is the data directory, as with all of a server's."""
     if not _lists_processes():
         recorded = read_postmaster(home)
         return [recorded.pid] if recorded else []
@@ -235,4 +235,4 @@ def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # ended by itself meanwhile, which is what was wanted
+        return  # it has ended meanwhile

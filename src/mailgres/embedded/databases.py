@@ -1,4 +1,4 @@
-"""Databases on a server: the URL of another one, made if it is missing."""
+"""Databases on a server: their URLs; created if missing."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from .errors import EmbeddedError
 
 
 def database_url(url: str, name: str) -> str:
-    """Return the same URL for another database of the server."""
+    """Return the URL of another database of the server."""
     return urlsplit(url)._replace(path="/" + quote(name, safe="")).geturl()
 
 
 def database(url: str, name: str) -> str:
     """Return the URL of a database of the server, after creating it if it does not exist."""
-    # The supervisor imports this package too, and needs neither the driver nor its memory.
+    # The supervisor imports this package, too, and should not load the driver.
     import psycopg  # noqa: PLC0415
     from psycopg import errors, sql  # noqa: PLC0415
 
@@ -28,7 +28,7 @@ def database(url: str, name: str) -> str:
             if row != (True,):
                 connection.execute(create)
     except (errors.DuplicateDatabase, errors.UniqueViolation):
-        pass  # another process was faster, and it is there
+        pass  # another process created it first
     except psycopg.Error as error:
         raise EmbeddedError(
             f"Cannot create the database {name!r}: {first_line(error)}",

@@ -19,9 +19,9 @@ ROOT_BASE = Path("/var/lib/mailgres")
 
 @dataclass(frozen=True)
 class Home:
-    """Everything that belongs to the server of one major version.
+    """The files of the server of one major version.
 
-    Our own files are ours alone (0600); only `data` belongs to the account of the server.
+    Our own files have mode 0600; only `data` belongs to the account of the server.
     """
 
     path: Path
@@ -33,22 +33,22 @@ class Home:
 
     @property
     def unfinished_data(self) -> Path:
-        """Where initdb works; renamed to `data` when it is done, so `data` is always whole."""
+        """Where initdb works; renamed to `data` when it is done, so `data` is always complete."""
         return self.path / "data.unfinished"
 
     @property
     def initdb_password(self) -> Path:
-        """The password in a file that initdb may read; exists only while it runs."""
+        """A file with the password that initdb may read; exists only while it runs."""
         return self.path / "initdb.password"
 
     @property
     def copies(self) -> Path:
-        """Copies of programs that the account of the server cannot reach."""
+        """Copies of programs that the account of the server cannot run elsewhere."""
         return self.path / "binaries"
 
     @property
     def log(self) -> Path:
-        """What the server and its supervisor have to say."""
+        """The log of the server and its supervisor."""
         return self.path / "server.log"
 
     @property
@@ -58,17 +58,17 @@ class Home:
 
     @property
     def start_lock(self) -> Path:
-        """Held by the one process that is starting the server, or joining it."""
+        """Held by the one process that starts or joins the server."""
         return self.path / "start.lock"
 
     @property
     def users_lock(self) -> Path:
-        """Shared by all users; the supervisor gets it alone when the last one has left."""
+        """Shared by all users; the supervisor gets it exclusively when the last one has left."""
         return self.path / "users.lock"
 
     @property
     def supervisor_lock(self) -> Path:
-        """Held by initdb and then by the supervisor as long as it lives; contains its id."""
+        """Held by initdb and then by the supervisor while it is alive; contains its process id."""
         return self.path / "supervisor.lock"
 
     @property
@@ -77,21 +77,21 @@ class Home:
         return self.path / "postgres.lock"
 
     def create(self) -> None:
-        """Make the directories that are missing, passable for the account of the server."""
+        """Create missing directories; the account of the server may pass through them."""
         mode = 0o711 if os.geteuid() == 0 else 0o700
         for directory in (self.path.parent, self.path):
             if not directory.exists():
                 directory.mkdir(parents=True, exist_ok=True)
-                directory.chmod(mode)  # the umask may have closed it
+                directory.chmod(mode)  # the umask may be stricter
 
     def password(self) -> str:
-        """Return the password of the superuser, made at the first call."""
+        """Return the password of the superuser, created at the first call."""
         path = self.path / "password"
         if not path.exists():
             if self.data.exists():
                 raise EmbeddedError(
                     f"{path} is missing, so nobody can log in to the server in {self.data}",
-                    f"Bring the file back, or remove {self.path} to start with an empty server.",
+                    f"Restore the file, or remove {self.path} to start with an empty server.",
                 )
             fresh = self.path / "password.unfinished"
             fresh.unlink(missing_ok=True)
@@ -100,14 +100,14 @@ class Home:
         return path.read_text()
 
     def preferred_port(self) -> int | None:
-        """Return the port of the last run: the same one keeps the URLs of earlier users valid."""
+        """Return the port of the last run: the same port keeps URLs of earlier users valid."""
         try:
             return int((self.path / "port").read_text())
         except (FileNotFoundError, ValueError):
             return None
 
     def remember_port(self, port: int) -> None:
-        """Keep the port for the next run."""
+        """Store the port for the next run."""
         fresh = self.path / "port.unfinished"
         fresh.unlink(missing_ok=True)
         write_private(fresh, f"{port}\n")
@@ -115,17 +115,17 @@ class Home:
 
 
 def find_home(data_dir: Path | None, major: int, environ: Mapping[str, str]) -> Home:
-    """Return the home for a major version: binaries of another one never meet its data."""
+    """Return the home for a major version: another version cannot read its data."""
     base = data_dir if data_dir is not None else default_base(environ)
     return Home(base.expanduser().resolve() / f"postgresql-{major}")
 
 
 def default_base(environ: Mapping[str, str]) -> Path:
-    """Return where this user's data belongs."""
+    """Return the data directory of this user."""
     if os.geteuid() == 0:
         return ROOT_BASE
     data_home = environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says that relative paths are ignored.
     if Path(data_home).is_absolute():
         return Path(data_home) / "mailgres"
     try:
@@ -138,10 +138,10 @@ def default_base(environ: Mapping[str, str]) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a new file that nobody else can read, not even for a moment."""
+    """Write a new file that no other user can read, not even for a moment."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        os.fchmod(descriptor, 0o600)  # a umask may have taken more
+        os.fchmod(descriptor, 0o600)  # the umask may be stricter
         file.write(text)
         file.flush()
         os.fsync(descriptor)

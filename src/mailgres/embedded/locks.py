@@ -1,7 +1,7 @@
-"""File locks that the kernel releases, however their holder died.
+"""File locks that the kernel releases, however their holder dies.
 
 A lock belongs to the open file, not to the process: a child that inherits the descriptor holds the
-lock too, until the last of them is gone. The embedded server rests on exactly that.
+lock too, until the last of them ends. The embedded server relies on that.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 
 class FileLock:
-    """One open lock file. Every instance competes with every other one, even in one process."""
+    """One open lock file. Every instance competes with every other, even in one process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
     def fileno(self) -> int:
-        """The descriptor to hand to a child that shall hold this lock too."""
+        """Return the descriptor, for a child that is to hold this lock too."""
         return self._fd
 
     def try_shared(self) -> bool:
-        """Take the lock next to other sharers, if nobody has it exclusively."""
+        """Take the lock together with other sharers, if no process has it exclusively."""
         return self._try(fcntl.LOCK_SH)
 
     def try_exclusive(self) -> bool:
-        """Take the lock alone, if nobody else has it."""
+        """Take the lock exclusively, if no other process has it."""
         return self._try(fcntl.LOCK_EX)
 
     def shared(self, seconds: float) -> None:
-        """Take the lock next to other sharers, or raise after the given time."""
+        """Take the lock together with other sharers, or raise after the given time."""
         if not wait_for(self.try_shared, seconds):
             raise self._busy(seconds)
 
     def exclusive(self, seconds: float) -> None:
-        """Take the lock alone, or raise after the given time."""
+        """Take the lock exclusively, or raise after the given time."""
         if not wait_for(self.try_exclusive, seconds):
             raise self._busy(seconds)
 
     def close(self) -> None:
-        """Let go. Children that inherited the descriptor keep the lock."""
+        """Release it. Children that inherited the descriptor keep the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""Using the server: joining it, starting it if it is not there, leaving it."""
+"""Use the server: join it, start it if it is not running, leave it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ logger = logging.getLogger("mailgres.embedded")
 def server(
     data_dir: Path | None = None, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Give the URL of a running PostgreSQL for the time of the `with` block.
+    """Yield the URL of a running PostgreSQL for the duration of the `with` block.
 
-    It is the embedded one, whatever the environment names. Its data is kept in `data_dir` (by
-    default the user's data directory) between runs. All processes that use the same directory share
+    It is the embedded server, even if the environment names another. Its data is kept between runs,
+    by default in the user's data directory. All processes that use the same directory share
     one server; it stops when the last one leaves or dies. The `settings` take effect when this call
     starts the server, not when it joins a running one.
     """
@@ -50,7 +50,7 @@ def server(
 
 
 def _join(data_dir: Path | None, settings: dict[str, str]) -> tuple[FileLock, str]:
-    """Become a user of the server; the lock that is returned is what makes us one."""
+    """Become a user of the server by taking the returned lock."""
     cluster.check_settings(settings)
     found = binaries.find(os.environ)
     home = find_home(data_dir, found.major, os.environ)
@@ -63,11 +63,11 @@ def _join(data_dir: Path | None, settings: dict[str, str]) -> tuple[FileLock, st
 def _enter(home: Home, found: Binaries, settings: dict[str, str]) -> tuple[FileLock, str]:
     home.create()
     with FileLock(home.start_lock) as start:
-        # One at a time: a second one could take a server for good that the first is replacing.
+        # One at a time: a second process could join a server that the first is replacing.
         start.exclusive(LOCK_SECONDS)
         users = FileLock(home.users_lock)
         try:
-            # From here on the server is not stopped. One that is stopping is waited for.
+            # From here on the server is not stopped. If it is stopping, this waits for it.
             users.shared(LOCK_SECONDS)
             port = _ensure_running(home, found, settings)
             password = home.password()
@@ -79,7 +79,7 @@ def _enter(home: Home, found: Binaries, settings: dict[str, str]) -> tuple[FileL
 
 
 def _ensure_running(home: Home, found: Binaries, settings: dict[str, str]) -> int:
-    """Return the port of the server, starting it if no supervisor lives."""
+    """Return the port of the server, starting it if no supervisor is alive."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with FileLock(home.supervisor_lock) as supervisor:
@@ -88,18 +88,18 @@ def _ensure_running(home: Home, found: Binaries, settings: dict[str, str]) -> in
         port = _open_port(home)
         if port is not None:
             return port
-        # It is being started for a user that died, or its supervisor has yet to notice its end.
+        # It is being started for a user that died, or its supervisor has not noticed its end yet.
         time.sleep(RETRY_SECONDS)
-    raise cluster.startup_failure("PostgreSQL does not get ready", home)
+    raise cluster.startup_failure("PostgreSQL did not become ready", home)
 
 
 def _open_port(home: Home) -> int | None:
-    """Return the port on which the server takes connections, if it does."""
+    """Return the port on which the server accepts connections, if it does."""
     recorded = cluster.read_postmaster(home)
     if recorded is None or not recorded.ready:
         return None
     try:
-        # The file may be left from a server that was killed.
+        # The file may be of a server that was killed.
         socket.create_connection((cluster.HOST, recorded.port), CONNECT_SECONDS).close()
     except OSError:
         return None
@@ -112,7 +112,7 @@ def _start(home: Home, found: Binaries, settings: dict[str, str], supervisor: Fi
     account = server_account(home.data)
     account.require_entry(home.path)
     usable = binaries.for_account(found, account, home.copies)
-    cluster.shut_down(home)  # what a supervisor that was killed left behind
+    cluster.shut_down(home)  # processes that a killed supervisor left behind
     cluster.remove_stale_pid_file(home)
     cluster.initialise(usable, home, account, supervisor)
     logger.info("starting PostgreSQL %s", usable.version, extra={"action": "embedded_start"})
@@ -120,7 +120,7 @@ def _start(home: Home, found: Binaries, settings: dict[str, str], supervisor: Fi
 
 
 def _warn_of_other_majors(home: Home) -> None:
-    """Say so when a newer PostgreSQL makes us start empty next to data of an older one."""
+    """Warn when a newer PostgreSQL starts empty next to data of an older one."""
     if home.data.exists():
         return
     for other in home.path.parent.glob("postgresql-*/data"):
@@ -141,7 +141,7 @@ def _run_supervisor(order: StartOrder, supervisor: FileLock) -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            start_new_session=True,  # so that Ctrl-C in our terminal is not for it
+            start_new_session=True,  # so that Ctrl-C does not reach it
             pass_fds=(supervisor.fileno(),),
         )
     with process:
@@ -157,15 +157,15 @@ def _run_supervisor(order: StartOrder, supervisor: FileLock) -> None:
 
 
 def _fresh_log(home: Home) -> IO[bytes]:
-    """Open an empty log, keeping the one of the run before."""
+    """Open an empty log, keeping the previous one."""
     if home.log.exists():
         home.log.replace(home.previous_log)
-    # Appending, so that writers go on correctly when the supervisor empties the file.
+    # Appending, so that writers continue correctly when the supervisor empties the file.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     return os.fdopen(os.open(home.log, flags, 0o600), "ab")
 
 
 def _supervisor_environment() -> dict[str, str]:
-    """Return an environment in which it finds this very package, wherever we found it."""
+    """Return an environment in which it finds this same package."""
     paths = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
     return cluster.child_environment() | {"PYTHONPATH": paths}

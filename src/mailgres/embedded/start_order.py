@@ -1,4 +1,4 @@
-"""What a user asks of the supervisor it starts."""
+"""The order that a user gives to the supervisor it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .home import Home
 
 @dataclass(frozen=True)
 class StartOrder:
-    """What to run, as the starting user found it out."""
+    """What to run, as the starting user determined it."""
 
     home: Home
     binaries: Binaries
@@ -22,7 +22,7 @@ class StartOrder:
     settings: dict[str, str]
 
     def to_json(self) -> str:
-        """Write the order for standard input."""
+        """Encode the order for standard input."""
         return json.dumps(
             {
                 "home": str(self.home.path),
@@ -35,7 +35,7 @@ class StartOrder:
 
     @classmethod
     def from_json(cls, text: str) -> StartOrder:
-        """Read the order from standard input."""
+        """Decode the order from standard input."""
         fields: dict[str, Any] = json.loads(text)
         return cls(
             Home(Path(fields["home"])),

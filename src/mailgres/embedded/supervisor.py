@@ -1,8 +1,8 @@
 """The parent of the server: starts it, and stops it when its last user has left.
 
-Runs as a process of its own, detached from the user that started it, because any user may go
-first, and may go without a word (SIGKILL). It reads its order from standard input, writes one line
-of JSON to standard output when the server is ready or has failed, and then only watches.
+It runs as a separate process, detached from the user that started it, because any user may end
+first, and without notice (SIGKILL). It reads its order from standard input, writes one line of JSON
+to standard output when the server is ready or has failed, and then only watches.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """Remembers that a signal asked this process to stop."""
+    """Records that a signal asked this process to stop."""
 
     def __init__(self) -> None:
         self.received = False
-        # The starting user may have had signals blocked or ignored.
+        # The starting user may have blocked or ignored signals.
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, self._receive)
@@ -60,7 +60,7 @@ class StopRequest:
 
 
 def main() -> int:
-    """Do what the order on standard input says."""
+    """Carry out the order on standard input."""
     order = StartOrder.from_json(sys.stdin.read())
     detach()
     stop = StopRequest()
@@ -80,18 +80,18 @@ def main() -> int:
 
 
 def detach() -> None:
-    """Leave the starting user's children: it need not wait for us, and we outlive it."""
+    """Detach from the starting user: it need not wait for us, and we outlive it."""
     if os.fork():
         os._exit(0)
 
 
 def write_pid(home: Home) -> None:
-    """Say who holds the supervisor's lock, for a person who looks."""
+    """Write the process id into the supervisor's lock file, for people who look."""
     home.supervisor_lock.write_text(f"{os.getpid()}\n")
 
 
 def start(order: StartOrder) -> subprocess.Popen[bytes]:
-    """Start the server on a free port. Another program may take that port first; then try again."""
+    """Start the server on a free port. If another program takes that port first, try another."""
     port = order.home.preferred_port() or free_port()
     for _ in range(PORT_ATTEMPTS):
         log_size = os.fstat(sys.stderr.fileno()).st_size
@@ -106,7 +106,7 @@ def start(order: StartOrder) -> subprocess.Popen[bytes]:
 
 
 def free_port() -> int:
-    """Let the system name a port that is free at this moment."""
+    """Return a port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -114,7 +114,7 @@ def free_port() -> int:
 
 
 def launch(order: StartOrder, port: int) -> subprocess.Popen[bytes]:
-    """Start the postmaster, whose processes all inherit the lock that tells of their life."""
+    """Start the postmaster; its processes all inherit the lock that shows that they are alive."""
     with FileLock(order.home.postgres_lock) as postgres:
         postgres.exclusive(seconds=5)
         return subprocess.Popen(
@@ -130,9 +130,9 @@ def launch(order: StartOrder, port: int) -> subprocess.Popen[bytes]:
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """Have the kernel end the postmaster when this process is killed, where it can.
+    """Return a function that lets the kernel end the postmaster when this process is killed.
 
-    SIGQUIT, the immediate shutdown: nobody would be left to insist if a slower one got stuck.
+    By SIGQUIT, the immediate shutdown: nothing could force a slower one that got stuck.
     """
     if sys.platform != "linux":
         return None
@@ -141,14 +141,14 @@ def die_with_parent() -> Callable[[], None] | None:
 
     def arrange() -> None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the kernel was told
+        if os.getppid() != parent:  # it died before the call above
             os._exit(1)
 
     return arrange
 
 
 def wait_until_ready(home: Home, process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the server to take connections; end it if it does not in time."""
+    """Wait for the server to accept connections; stop it if it does not in time."""
 
     def ready() -> bool:
         server = read_postmaster(home)
@@ -162,25 +162,25 @@ def wait_until_ready(home: Home, process: subprocess.Popen[bytes]) -> bool:
 
 
 def bind_failed(home: Home, log_size: int) -> bool:
-    """Tell whether the last attempt failed for its port."""
+    """Return whether the last start failed because of its port."""
     with home.log.open(errors="replace") as log:
         log.seek(log_size)
         return "could not bind" in log.read()
 
 
 def report(error: Exception | None) -> None:
-    """Tell the starting user how it went, and let go of its pipe."""
+    """Report the result to the starting user, and close its pipe."""
     line = {"message": str(error), "hint": getattr(error, "hint", None)} if error else {}
-    with suppress(BrokenPipeError):  # it may have been killed while it waited
+    with suppress(BrokenPipeError):  # it may have been killed meanwhile
         os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
     with Path(os.devnull).open("w") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 def watch(home: Home, process: subprocess.Popen[bytes], stop: StopRequest) -> None:
-    """Return when the server is no longer wanted, or no longer there.
+    """Return when the server is no longer wanted, or has ended.
 
-    The lock is kept until this process ends, so that a new user waits for the old server's end.
+    The lock is kept until this process ends, so that a new user waits for the old server to stop.
     """
     users = FileLock(home.users_lock)
     while not stop.received and process.poll() is None and not users.try_exclusive():
@@ -189,7 +189,7 @@ def watch(home: Home, process: subprocess.Popen[bytes], stop: StopRequest) -> No
 
 
 def bound_log() -> None:
-    """Empty the log when it has grown too big. All writers append, so they go on at its start."""
+    """Empty the log when it is too large. All writers append, so they continue at its start."""
     if os.fstat(sys.stderr.fileno()).st_size > LOG_BYTES:
         os.ftruncate(sys.stderr.fileno(), 0)
 

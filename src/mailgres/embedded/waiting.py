@@ -1,4 +1,4 @@
-"""Waiting for a condition, never longer than told."""
+"""Wait for a condition, with a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLL_SECONDS = 0.02
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Poll until the condition holds; false when it did not within the time."""
+    """Poll until the condition is true; return False if it is not within the time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
