@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Load the worker when it is asked for: an application that enqueues does not need it."""
+    """Import the worker when it is first used: an application that enqueues does not need it."""
     if name in ("Worker", "open_worker"):
         from mailgres import worker  # noqa: PLC0415
 

@@ -1,11 +1,11 @@
-"""What applications call: enqueue, enqueue_many, cancel, retry, reschedule.
+"""The API for applications: enqueue, enqueue_many, cancel, retry, reschedule.
 
-Each takes the application's own connection or session first and works in its transaction: it never
-commits and never rolls back, so an email goes out if, and only if, what it is about is committed.
-An async connection makes it return an awaitable.
+Each function takes the application's own connection or session first and works in its transaction:
+it never commits and never rolls back, so an email is sent if, and only if, the transaction commits.
+With an async connection it returns an awaitable.
 
-What is refused raises an error of `mailgres.errors` and leaves no trace of the email. PostgreSQL
-then takes no further statement in this transaction; to go on, call inside a savepoint
+A refusal raises an error of `mailgres.errors` and leaves no trace of the email. PostgreSQL then
+takes no further statement in this transaction; to continue after errors, call inside a savepoint
 (`connection.transaction()` in psycopg, `session.begin_nested()` in SQLAlchemy).
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
 EMAILS_PER_CALL = 1000
 BYTES_PER_CALL = 32 * 1024 * 1024
-"""Attachments may be large: a call is then for fewer emails, rather than for more memory."""
+"""Attachments may be large: a call then takes fewer emails instead of more memory."""
 
 
 @overload
@@ -95,10 +95,10 @@ def enqueue_many(
 ) -> list[UUID] | Awaitable[list[UUID]]:
     """Put many emails into the queue, all or none, and return their ids in order.
 
-    Each is a mapping with the arguments of `enqueue`. They are taken from the iterable as they are
-    needed, a thousand for each call of the database; several calls are held together by a
-    savepoint, so that nothing is left of them if one is refused or the iterable breaks. An error
-    says in `index` which email it is about, counting from 0.
+    Each is a mapping with the arguments of `enqueue`. They are taken from the iterable as needed, a
+    thousand for each call of the database. A savepoint holds several calls together, so that
+    nothing is left of them if one is refused or the iterable raises. An error says in `index` which
+    email it is about, counting from 0.
     """
     return run(connection, _enqueue_many(emails), several=True)
 
@@ -109,7 +109,7 @@ def _enqueue_many(emails: Iterable[Mapping[str, Any]]) -> Steps[list[UUID]]:
     try:
         for elements, full in _portions(emails):
             if full and not guarded:
-                # One call is all or none by itself; before the first of several it takes this.
+                # One call is all or none by itself; several need a savepoint before the first.
                 yield QueryCall("savepoint")
                 guarded = True
             array = f"[{','.join(elements)}]"
@@ -126,7 +126,7 @@ def _enqueue_many(emails: Iterable[Mapping[str, Any]]) -> Steps[list[UUID]]:
 
 
 def _portions(emails: Iterable[Mapping[str, Any]]) -> Iterator[tuple[list[str], bool]]:
-    """Cut emails into what goes into one call each, and tell whether another may follow."""
+    """Split emails into what goes into one call each, with whether another may follow."""
     portion: list[str] = []
     size = 0
     for index, email in enumerate(emails):
@@ -157,7 +157,7 @@ def cancel(
 def cancel(
     connection: SyncConnection | AsyncConnection, email_id: UUID | str, reason: str | None = None
 ) -> bool | Awaitable[bool]:
-    """Cancel an email whose sending has not begun; False if it was cancelled before."""
+    """Cancel an email whose sending has not started; return False if it was cancelled before."""
     return run(connection, _act("cancel", email_id=email_id, reason=reason))
 
 
@@ -179,10 +179,10 @@ def retry(
     *,
     accept_duplicate: bool = False,
 ) -> bool | Awaitable[bool]:
-    """Put a dead, cancelled or waiting email back to be sent now, with all its retries.
+    """Make a dead, cancelled or waiting email pending again, due now, with all its retries.
 
-    If an earlier try may have arrived and nothing protects from a second arrival, this is refused
-    unless `accept_duplicate`.
+    If an earlier attempt is uncertain and nothing prevents a duplicate, this is refused unless
+    `accept_duplicate`.
     """
     return run(connection, _act("retry", email_id=email_id, accept_duplicate=accept_duplicate))
 
@@ -202,7 +202,7 @@ def reschedule(
 def reschedule(
     connection: SyncConnection | AsyncConnection, email_id: UUID | str, scheduled_for: datetime
 ) -> bool | Awaitable[bool]:
-    """Let a waiting email be sent at another time."""
+    """Change the time at which a waiting email is sent."""
     return run(connection, _act("reschedule", email_id=email_id, scheduled_for=scheduled_for))
 
 

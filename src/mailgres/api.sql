@@ -1,6 +1,7 @@
--- What the Python API asks. Every parameter says its type, because not every driver does; times go
--- as text first, because asyncpg would insist on objects that others send differently. The connection
--- is the application's, and so is its search_path: every name has its schema, and there is no operator.
+-- Queries of the Python API. Every parameter has an explicit type, because not every driver sends one;
+-- times go as text first, because asyncpg would insist on objects that others send differently. The
+-- connection is the application's, and so is its search_path: every name has its schema, and no
+-- operator is used.
 
 -- enqueue --
 SELECT public.enqueue_email(

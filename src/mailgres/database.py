@@ -1,4 +1,4 @@
-"""One way to a connection: any spelling of the URL, no password in any message."""
+"""Connect to the database: any form of the URL, no password in any message."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CONNECT_TIMEOUT = 10
 
 
 class BinaryCursor(psycopg.Cursor[Any]):
-    """Reads values in PostgreSQL's own form, which no setting changes.
+    """Reads values in PostgreSQL's binary format, which no setting changes.
 
-    As text, times depend on DateStyle, spans on IntervalStyle, numbers on extra_float_digits, and a
-    role or a database may set them for every session.
+    As text, times depend on DateStyle, intervals on IntervalStyle, numbers on extra_float_digits,
+    and a role or a database may set these for every session.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - as its base takes them
@@ -40,11 +40,11 @@ _DRIVER = re.compile(r"^(postgres(?:ql)?)\+\w+://")
 
 
 def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
-    """Return what libpq needs to connect to `url`.
+    """Return the connection string of libpq for `url`.
 
     Takes `postgres://` and `postgresql://` URLs, those with SQLAlchemy's `+driver`, and libpq's
-    `host=… dbname=…` strings. What the URL says about time-out and application name stands. Text is
-    UTF-8, whatever the database or the environment have for their sessions.
+    `host=… dbname=…` strings. A timeout or application name in the URL is kept. The encoding is
+    UTF-8, whatever the database or the environment set.
     """
     if not url or not url.strip():
         raise BadDatabaseUrl(
@@ -54,7 +54,7 @@ def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
     try:
         given = conninfo_to_dict(_DRIVER.sub(r"\1://", url.strip()))
     except psycopg.ProgrammingError:
-        # libpq quotes the text it could not parse, and that may be the password.
+        # libpq quotes text that it cannot parse, and that may be the password.
         raise BadDatabaseUrl from None
     if _swallowed_password(given):
         raise BadDatabaseUrl
@@ -66,7 +66,7 @@ def conninfo(url: str | None, *, application_name: str = "mailgres") -> str:
 
 
 def _swallowed_password(given: dict[str, Any]) -> bool:
-    """Tell whether an unencoded `@`, `/` or `?` moved part of the password into another field.
+    """Return whether an unencoded `@`, `/` or `?` moved part of the password into another field.
 
     Such a URL cannot work, and its fields must not be shown in an error.
     """
@@ -91,9 +91,9 @@ def connect(
 
 
 def use_fixed_settings(connection: psycopg.Connection[Any]) -> None:
-    """Let a connection work the same whatever settings its sessions are born with.
+    """Make a connection independent of its session's settings.
 
-    Nothing is sent: behind a transaction pooler a setting would stay for others.
+    Nothing is sent: behind a transaction pooler a setting would affect other clients.
     """
     connection.cursor_factory = BinaryCursor
     connection.server_cursor_factory = BinaryServerCursor
@@ -101,18 +101,18 @@ def use_fixed_settings(connection: psycopg.Connection[Any]) -> None:
 
 
 def describe(url: str | None) -> str:
-    """Return `host:port/database` of a URL, fit for a log."""
+    """Return `host:port/database` of a URL, safe to log."""
     given = conninfo_to_dict(conninfo(url))
     host = given.get("host") or given.get("hostaddr") or "localhost"
     return f"{host}:{given.get('port') or 5432}/{given.get('dbname') or given.get('user') or ''}"
 
 
 def place(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return where a connection leads and as whom, fit for a log: what libpq made of everything."""
+    """Return where a connection leads and as which user, safe to log: libpq's own view."""
     info = connection.info
     return {"database": f"{info.host}:{info.port}/{info.dbname}", "user": info.user}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text: what a person needs of libpq's paragraphs."""
+    """Return the first line of an error's text: libpq writes paragraphs."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

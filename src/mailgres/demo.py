@@ -1,7 +1,7 @@
-"""What a newcomer sees first: a queue in a database of its own, a few emails, and a worker.
+"""The demo: a queue in a separate database, a few emails, and a worker.
 
-The demo runs the statements it shows, on a real server, and drops its database afterwards. Its
-worker captures the emails; the first call to it fails in passing, the second for good.
+It runs the statements it shows on a real server, and drops its database afterwards. Its worker
+captures the emails; the first call fails temporarily, the second permanently.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ BEFORE = (
     ("An email belongs to the transaction that enqueues it", WELCOME),
     ("and goes with it", ROLLED_BACK),
     ("Later, for another tenant", SCHEDULED),
-    ("Many in one call; one of them brings its own content", BULK),
+    ("Many in one call; one of them has inline content", BULK),
     ("Bad input is refused where it happens", REFUSED),
     ("The queue", QUEUE),
 )
 AFTER = (
     ("A worker ran. What it rendered and sent (here: captured)", ARRIVED),
     ("After simulated faults: one was retried, one is dead with its reason", OUTCOME),
-    ("What happened, try by try", LOG),
+    ("What happened, attempt by attempt", LOG),
 )
 FAULTS = (
     Fault("transient", frozenset({1}), code="503", message="the provider was busy"),
@@ -89,7 +89,7 @@ FAULTS = (
 
 
 def run(console: Console, server: str) -> None:
-    """Run the demo in a database of its own on a server, and show it."""
+    """Run the demo in a separate database on a server, and show it."""
     with _scratch_database(server) as url:
         migrate.upgrade(url)
         with database.connect(url, autocommit=True) as connection:
@@ -99,20 +99,20 @@ def run(console: Console, server: str) -> None:
             _send_all(url, connection)
             for title, statement in AFTER:
                 _show(console, connection, title, statement)
-    say(console, "The demo's database is gone again. Next: mailgres migrate (see README).")
+    say(console, "The demo's database was dropped. Next: mailgres migrate (see README).")
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Show text as it is: in a pipe no line is broken, and no bracket is taken for markup."""
+    """Print text as it is: no line breaks in a pipe, no brackets as markup."""
     console.print(Text(text, style), soft_wrap=True)
 
 
 def _show(console: Console, connection: psycopg.Connection, title: str, statements: str) -> None:
-    """Run statements and show them with the answers: tables, or the refusal."""
+    """Run statements and print them with their results: tables, or the error."""
     say(console, f"-- {title}", "bold")
     say(console, statements, "cyan")
     try:
-        # several at once, so not by a cursor that reads in binary
+        # several statements at once, which a cursor that reads in binary cannot run
         cursor = psycopg.Cursor(connection).execute(statements)
     except psycopg.Error as error:
         say(console, f"ERROR:  {error.diag.message_primary}", "red")
@@ -124,7 +124,7 @@ def _show(console: Console, connection: psycopg.Connection, title: str, statemen
 
 
 def _send_all(url: str, connection: psycopg.Connection) -> None:
-    """Let a worker send what is due, also what is due again in a moment."""
+    """Let a worker send what is due, also after short retry delays."""
     store = Store(url, worker="demo")
     try:
         store.use_defaults("development", None)
@@ -144,7 +144,7 @@ def _send_all(url: str, connection: psycopg.Connection) -> None:
 
 @contextmanager
 def _scratch_database(server: str) -> Iterator[str]:
-    """A database for the demo alone, dropped at the end."""
+    """Yield a database for the demo, dropped at the end."""
     name = f"mailgres_demo_{secrets.token_hex(4)}"
     url = embedded.database(server, name)
     try:
@@ -161,7 +161,7 @@ def _version(connection: psycopg.Connection) -> str:
 
 
 def _tables(cursor: psycopg.Cursor[Any]) -> Iterator[Table]:
-    """A table for each of the answers that has rows."""
+    """Yield a table for each result that has rows."""
     more: bool | None = True
     while more:
         if cursor.description:
@@ -173,7 +173,7 @@ def _tables(cursor: psycopg.Cursor[Any]) -> Iterator[Table]:
 
 
 def _text(value: object) -> str:
-    """A value as psql shows it, more or less."""
+    """Return a value roughly as psql shows it."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.1f} s"
     return "" if value is None else str(value)

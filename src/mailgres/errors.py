@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree.
+"""The exceptions of mailgres, as a tree.
 
 MailgresError
 ├── BadDatabaseUrl
@@ -56,9 +56,8 @@ MailgresError
     └── InvalidAlertRule
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
-do about it, so that an error is worth reading wherever it is raised. Errors the database raises
-itself carry a SQLSTATE of class `MG`, and the class that stands for one names it in `sqlstate`;
-`mailgres.sqlstates` finds it.
+do, so that an error is useful wherever it is raised. Errors that the database raises have a
+SQLSTATE of class `MG`; the class for it has the same in `sqlstate`: see `mailgres.sqlstates`.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class MailgresError(Exception):
     @classmethod
     def default_message(cls) -> str:
         """Return the first paragraph of the docstring, on one line and without the full stop."""
-        # `python -OO` strips docstrings; the class's name is then the best there is.
+        # `python -OO` strips docstrings; the class's name is then the best available.
         paragraph = (inspect.getdoc(cls) or cls.__name__).partition("\n\n")[0]
         return " ".join(paragraph.split()).rstrip(".")
 
@@ -120,9 +119,9 @@ class NotMigrated(MailgresError):
 
 
 class NoTransaction(MailgresError):
-    """The connection commits every statement by itself, so more than one cannot be all or none."""
+    """The connection commits every statement by itself, so several cannot be all or none."""
 
-    default_hint = "Call enqueue_many in a transaction, or with less than a thousand emails."
+    default_hint = "Call enqueue_many in a transaction, or with fewer than a thousand emails."
 
 
 class TemplateFailed(MailgresError):
@@ -131,23 +130,23 @@ class TemplateFailed(MailgresError):
     The message says where and why, and quotes no value of the payload.
     """
 
-    default_hint = "Mend the template or the payload, then send it again."
+    default_hint = "Fix the template or the payload, then send it again."
 
 
 class InvalidTemplate(MailgresError):
     """The template is not valid."""
 
     sqlstate = "MG060"
-    default_hint = "Nothing was written. Mend it and push again."
+    default_hint = "Nothing was written. Fix it and push again."
 
 
 class RequestRefused(MailgresError):
     """The email was not accepted.
 
-    `index` is its place among the emails of one call, counting from 0, where there were many.
+    `index` is its position among the emails of one call, counting from 0, if there were several.
     """
 
-    default_hint = "Nothing was enqueued; the subclass says what to mend."
+    default_hint = "Nothing was enqueued; the subclass says what to fix."
 
     def __init__(
         self, message: str | None = None, hint: str | None = None, *, index: int | None = None
@@ -160,7 +159,7 @@ class UnknownTemplate(RequestRefused):
     """There is no such template."""
 
     sqlstate = "MG001"
-    default_hint = "Name a template that is not retired, or bring a subject with html or text."
+    default_hint = "Name a template that is not retired, or give a subject with html or text."
 
 
 class InvalidAddress(RequestRefused):
@@ -304,11 +303,11 @@ class UnknownEmail(ActionRefused):
     """There is no such email in the queue."""
 
     sqlstate = "MG020"
-    default_hint = "Check the id; an email leaves the queue when its retention is over."
+    default_hint = "Check the id; emails are deleted when their retention period is over."
 
 
 class AlreadySettled(ActionRefused):
-    """The email has been settled already."""
+    """The email is already settled."""
 
     sqlstate = "MG021"
     default_hint = "To send it again, enqueue it again."
@@ -322,14 +321,14 @@ class BeingSent(ActionRefused):
 
 
 class OutcomeUncertain(ActionRefused):
-    """An earlier try may have arrived, so the email cannot be cancelled."""
+    """An earlier attempt is uncertain, so the email cannot be cancelled."""
 
     sqlstate = "MG023"
     default_hint = "Wait until its outcome is known, or settle it with record_email_event."
 
 
 class MayDeliverTwice(ActionRefused):
-    """An earlier try may have arrived, so sending again may deliver it twice."""
+    """An earlier attempt is uncertain, so sending again may deliver it twice."""
 
     sqlstate = "MG024"
     default_hint = "Settle it with record_email_event, or retry it and accept a duplicate."
@@ -343,24 +342,24 @@ class UnknownEvent(ActionRefused):
 
 
 class ChangedMeanwhile(ActionRefused):
-    """Somebody else changes the email, or has changed it since it was chosen.
+    """The email is being changed by someone else, or has changed since it was chosen.
 
     The database does not raise it: `mailgres.retry_emails` and its siblings return it for one
     email among many.
     """
 
     sqlstate = "MG026"
-    default_hint = "Look at it again, and repeat what is still to be done."
+    default_hint = "Look at it again, and repeat the action if it is still needed."
 
 
 class HasAttachments(ActionRefused):
-    """The dead letter has attachments, and those are in no export.
+    """The dead letter has attachments, which an export does not contain.
 
     The database does not raise it: `mailgres.purge_dead_letters` returns it for one among many.
     """
 
     sqlstate = "MG027"
-    default_hint = "Save what is needed of them, then purge it with its attachments."
+    default_hint = "Save the attachments you need, then purge it with its attachments."
 
 
 class AddressSuppressed(ActionRefused):
@@ -371,9 +370,9 @@ class AddressSuppressed(ActionRefused):
 
 
 class ReportRefused(MailgresError):
-    """The queue does not take this from a worker."""
+    """The queue refuses this report of a worker."""
 
-    default_hint = "A worker of mailgres does not cause it; the subclass says what is wrong."
+    default_hint = "mailgres's own worker does not cause this; the subclass says what is wrong."
 
 
 class LeaseLost(ReportRefused):
@@ -387,7 +386,7 @@ class LeaseLost(ReportRefused):
 
 
 class OutcomeNotUnderstood(ReportRefused):
-    """The outcome of a try is not understood."""
+    """The outcome of an attempt is not valid."""
 
     sqlstate = "MG031"
     default_hint = "Report sent with the provider's id, or the class of the fault."
@@ -408,16 +407,16 @@ class InvalidClaim(ReportRefused):
 
 
 class OrderRefused(MailgresError):
-    """What was ordered about providers, routes or tenants was not done."""
+    """The change of providers, routes or tenants was refused."""
 
-    default_hint = "Nothing was changed; the subclass says what to mend."
+    default_hint = "Nothing was changed; the subclass says what to fix."
 
 
 class UnknownProvider(OrderRefused):
     """There is no such provider."""
 
     sqlstate = "MG070"
-    default_hint = "`mailgres providers list` shows all; a worker brings its own when it starts."
+    default_hint = "`mailgres providers list` shows all; a worker registers its own when it starts."
 
 
 class InvalidLimit(OrderRefused):
@@ -435,7 +434,7 @@ class InvalidRoute(OrderRefused):
 
 
 class InvalidPause(OrderRefused):
-    """The pause would be over already."""
+    """The pause would already be over."""
 
     sqlstate = "MG073"
     default_hint = "Give a time in the future, or none to pause until it is resumed."
@@ -463,21 +462,21 @@ class UnknownRole(OrderRefused):
 
 
 class InvalidFilter(OrderRefused):
-    """The filter is not one."""
+    """The filter is not valid."""
 
     sqlstate = "MG080"
-    default_hint = "Mend it; docs/cli.md lists what emails can be filtered by."
+    default_hint = "Fix it; docs/cli.md lists what emails can be filtered by."
 
 
 class UnknownAlertRule(OrderRefused):
-    """There is no such rule of alerts."""
+    """There is no such alert rule."""
 
     sqlstate = "MG090"
     default_hint = "`mailgres alerts rules` shows all."
 
 
 class InvalidAlertRule(OrderRefused):
-    """A rule of alerts cannot be like that."""
+    """The alert rule is not valid."""
 
     sqlstate = "MG091"
     default_hint = "Thresholds are 0 or more; severities are info, warning and critical."

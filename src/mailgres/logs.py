@@ -1,10 +1,10 @@
-"""How logs look: one line for an event, JSON for machines or coloured for a terminal.
+"""The format of logs: one line for each event, JSON for machines or coloured for a terminal.
 
 Modules log with the standard library, `logging.getLogger(__name__)`, a message and the keys in
-`extra`; here their records become lines. The only module that knows structlog.
+`extra`; this module formats the records. It is the only one that imports structlog.
 
-What must not be in a log is kept out where it is logged. This is the last door on the way: an
-exception is told by where it came from, addresses and the secrets of the settings are replaced.
+Callers keep private data out of what they log. This is the last safeguard: an exception is logged
+by its type and place, and addresses and the secrets of the settings are replaced.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SECRET = "<secret>"  # noqa: S105 - what is shown instead of one
+SECRET = "<secret>"  # noqa: S105 - shown instead of a secret
 SHORTEST_SECRET = 8
-"""Characters; shorter ones are words that lines are full of."""
+"""Characters; shorter secrets would match ordinary words."""
 
 _OF_RECORDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -42,7 +42,7 @@ _OF_RECORDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 class _Lines(logging.StreamHandler["TextIO"]):
     """The handler of `start`, so that starting again replaces it.
 
-    Standard error is looked up for every line: somebody may have put another in its place.
+    Standard error is looked up for every line: it may have been replaced.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -57,10 +57,10 @@ class _Lines(logging.StreamHandler["TextIO"]):
 
 
 def start(settings: Settings, stream: TextIO | None = None) -> None:
-    """Log to standard error from now on, in the form and from the level that the settings say.
+    """Log to standard error from now on, in the format and from the level of the settings.
 
-    Libraries are heard from warnings on, whatever the level: what they say below it quotes the
-    calls they make.
+    Libraries log only warnings and above, whatever the level: their lower levels quote the calls
+    they make.
     """
     handler = _Lines(stream)
     handler.setFormatter(formatter(settings, terminal=handler.stream.isatty()))
@@ -71,7 +71,7 @@ def start(settings: Settings, stream: TextIO | None = None) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("mailgres").setLevel(level)
-    # It complains at every attempt to connect: `mailgres.outage` says it once, and the return.
+    # It warns at every attempt to connect: `mailgres.outage` logs an outage once, and its end.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_exit
@@ -79,7 +79,7 @@ def start(settings: Settings, stream: TextIO | None = None) -> None:
 
 
 def formatter(settings: Settings, *, terminal: bool) -> logging.Formatter:
-    """Return what makes lines of records."""
+    """Return the formatter of records."""
     console = settings.log_format == "console" or (settings.log_format == "auto" and terminal)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[_Keys(settings.worker_name), _Scrub(secrets_of(settings))],
@@ -92,7 +92,7 @@ def formatter(settings: Settings, *, terminal: bool) -> logging.Formatter:
 
 
 class _Keys:
-    """Makes the keys of a line out of a record."""
+    """Builds the keys of a line from a record."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
@@ -114,16 +114,16 @@ class _Keys:
 
 
 class _Scrub:
-    """Replaces addresses and secrets, and all that would end a line or move a cursor."""
+    """Replaces addresses, secrets and control characters."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # The longest first: one may be a part of another.
+        # The longest first: a secret may be a part of another.
         self._secrets = sorted(secrets, key=len, reverse=True)
 
     def __call__(self, _logger: WrappedLogger, _name: str, given: EventDict) -> EventDict:
         return {key: self._clean(value) for key, value in given.items()}
 
-    def _clean(self, value: Any) -> Any:  # noqa: ANN401 - whatever somebody logs
+    def _clean(self, value: Any) -> Any:  # noqa: ANN401 - any value may be logged
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, dict):
@@ -139,7 +139,7 @@ class _Scrub:
 
 
 def secrets_of(settings: Settings) -> frozenset[str]:
-    """Return the values that must never be seen: keys, tokens, the passwords in URLs."""
+    """Return the values that must never be shown: keys, tokens, the passwords in URLs."""
     given = [getattr(settings, name) for name, each in DEFINITIONS.items() if each.secret]
     for account in settings.named_accounts:
         given += [account.api_key, account.url]
@@ -148,7 +148,7 @@ def secrets_of(settings: Settings) -> frozenset[str]:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """A secret, and if it is a URL, the password in it as it is written and as it is meant."""
+    """Yield a secret and, if it is a URL, the password in it, encoded and decoded."""
     yield secret
     try:
         password = urlsplit(secret).password
@@ -162,7 +162,7 @@ def _parts(secret: str) -> Iterator[str]:
 def _log_exit(
     kind: type[BaseException], error: BaseException, _traceback: TracebackType | None
 ) -> None:
-    """Log what ends the program, where Python would show texts and lines that quote emails."""
+    """Log an exception that ends the program; Python's own output may quote emails."""
     if issubclass(kind, KeyboardInterrupt):
         return
     log.critical("the program failed: %s", where(error), extra={"action": "end"})

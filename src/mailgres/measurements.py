@@ -1,7 +1,7 @@
-"""What this process measures: kept in memory, read by whoever serves metrics.
+"""What this process measures: kept in memory, read for the metrics.
 
-Plain counts with a lock, so that a worker without the extra `http` measures as well and nobody pays
-for a library. Labels are names of providers: few.
+Plain counts with a lock, so that a worker without the extra `http` measures as well and needs no
+library. Labels are names of providers: few.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Histogram:
             cells.total += value
 
     def read(self) -> list[Reading]:
-        """What was counted, by label."""
+        """Return the counts by label."""
         with self._lock:
             return [
                 Reading(
@@ -62,18 +62,18 @@ class Histogram:
 
 @dataclass(slots=True)
 class Moment:
-    """When something happened last, by the clock on the wall."""
+    """When something last happened, in wall-clock time."""
 
     at: float | None = None
 
     def note(self) -> None:
-        """It happened now."""
+        """Record that it happened now."""
         self.at = time.time()
 
 
 SEND_SECONDS = Histogram((0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0))
-"""How long calls to providers took, by provider."""
+"""Duration of calls to providers, by provider."""
 BACKOFF_SECONDS = Histogram((1, 5, 15, 60, 300, 900, 3600, 14400, 86400))
-"""How long emails wait for their next try."""
+"""Delay before the next attempt."""
 LAST_CLAIM = Moment()
-"""When a claim last reached the database: the last run that worked."""
+"""When a claim last reached the database."""

@@ -1,8 +1,8 @@
-"""Brings a database's schema to the version this package was written for.
+"""Migrate a database's schema to the version that this package needs.
 
-alembic keeps the order and the books; what it runs is frozen SQL (`migrations/frozen`). A whole
+alembic keeps the order and the version; what it runs is frozen SQL (`migrations/frozen`). A whole
 upgrade is one transaction under an advisory lock, so it happens entirely or not at all, and any
-number of deployments may call it at once. `migrations/env.py` holds that transaction.
+number of deployments may call it at once. `migrations/env.py` opens that transaction.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 VERSION_SCHEMA = "mailgres"
 VERSION_TABLE = "schema_version"
 UPGRADE = "Install that version, from a checkout or its wheel file"
-"""What to do about a schema that is newer than this mailgres."""
+"""The hint for a schema that is newer than this mailgres."""
 
-# A view by that name would run its owner's functions as the one who reads it, and so would a
-# policy; a table of somebody else says nothing of ours.
+# A view by that name would run its owner's functions as the role that reads it, and so would a
+# policy; a table of another owner says nothing about our schema.
 _FIND_VERSION = """
     SELECT FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n
@@ -45,7 +45,7 @@ _FIND_VERSION = """
 """  # noqa: E501
 _READ_VERSION = "SELECT version_num FROM mailgres.schema_version"
 
-# alembic keeps the environment it is running in global variables of its modules.
+# alembic keeps its current environment in global variables.
 _alembic = threading.Lock()
 
 _NOTHING_TO_DO = (psycopg.errors.DuplicateSchema.sqlstate, psycopg.errors.DuplicateTable.sqlstate)
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Status:
-    """The revision a database has, and the one this package needs."""
+    """The revision of a database, and the one that this package needs."""
 
     current: str | None
     head: str
@@ -88,7 +88,7 @@ class Status:
 
     @property
     def is_current(self) -> bool:
-        """Whether the database has exactly what the package needs."""
+        """Whether the database has exactly the revision that the package needs."""
         return self.current == self.head
 
 
@@ -98,9 +98,9 @@ def upgrade(
     on_notice: Callable[[str], None] | None = None,
     directory: Path | None = None,
 ) -> Change:
-    """Bring the database to the newest revision; do nothing when it is there already.
+    """Upgrade the database to the newest revision; do nothing if it has that already.
 
-    `on_notice` gets what the server has to say on the way (a role it may not create, say).
+    `on_notice` gets the server's notices (a role that it may not create, for example).
     `directory` is alembic's, for tests.
     """
     return _run(url, command.upgrade, "head", on_notice, directory)
@@ -113,7 +113,7 @@ def downgrade(
     on_notice: Callable[[str], None] | None = None,
     directory: Path | None = None,
 ) -> Change:
-    """Take the database back to `revision`; `base` removes mailgres and all its mail.
+    """Downgrade the database to `revision`; `base` removes mailgres and all its emails.
 
     Only the roles stay, because other databases of the cluster may use them.
     """
@@ -121,7 +121,7 @@ def downgrade(
 
 
 def current(url: str | None) -> str | None:
-    """Return the revision the database has, or None without a schema of ours."""
+    """Return the revision of the database, or None without a schema of ours."""
     with connect(url, autocommit=True, application_name="mailgres migrate") as connection:
         try:
             if connection.execute(_FIND_VERSION).fetchone() is None:
@@ -158,7 +158,7 @@ def check(url: str | None, *, directory: Path | None = None) -> None:
 def script(start: str | None = None, *, directory: Path | None = None) -> str:
     """Return the SQL of an upgrade from `start` (default: nothing) for an administrator to run.
 
-    It is one transaction and keeps alembic's books, so that `mailgres migrate` can take over.
+    It is one transaction and writes alembic's version, so that `mailgres migrate` can continue.
     """
     config = _config(directory)
     head = _head(ScriptDirectory.from_config(config))
@@ -167,7 +167,7 @@ def script(start: str | None = None, *, directory: Path | None = None) -> str:
         with _alembic:
             command.upgrade(config, f"{start}:head" if start else "head", sql=True)
     except CommandError as error:
-        hint = "`mailgres migrate --check` tells the revision of a database."
+        hint = "`mailgres migrate --check` shows the revision of a database."
         raise MigrationFailed(f"There is no revision {start!r} to start from", hint) from error
     title = f"-- mailgres: the schema from {start or 'nothing'} to {head}.\n"
     usage = "-- Run it as the owner of the database: psql -v ON_ERROR_STOP=1 -f this-file\n\n"
@@ -175,11 +175,11 @@ def script(start: str | None = None, *, directory: Path | None = None) -> str:
 
 
 def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> sqlalchemy.Engine:
-    """Return an engine for alembic; psycopg reads the URL, so that libpq's rules hold."""
+    """Return an engine for alembic; psycopg reads the URL, so that libpq's rules apply."""
 
     def open_connection() -> psycopg.Connection:
         connection = connect(url, application_name="mailgres migrate")
-        # For what SQLAlchemy asks first, in the transaction that this begins.
+        # For the first statements of SQLAlchemy, in the transaction that this starts.
         connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         if on_notice is not None:
             connection.add_notice_handler(lambda notice: _pass_on(notice, on_notice))
@@ -206,10 +206,10 @@ def run_frozen(name: str) -> None:
 
 
 def run_sql(context: MigrationContext, text: str) -> None:
-    """Run statements as they are, or print them.
+    """Run statements unchanged, or print them.
 
     `op.execute` would take `:name` in a comment for a parameter, and SQLAlchemy's driver-level
-    execute a `%`; the driver itself, asked without parameters, touches nothing.
+    execute would take a `%`; the driver itself, called without parameters, changes nothing.
     """
     if context.as_sql:
         context.impl.static_output(text)
@@ -219,7 +219,7 @@ def run_sql(context: MigrationContext, text: str) -> None:
     driver = context.connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
         raise TypeError("mailgres migrates through psycopg only")
-    # A cursor that reads text may send several statements in one message; others may not.
+    # A cursor that reads text may send several statements in one message; a binary one may not.
     psycopg.Cursor(driver).execute(text.encode())
 
 
@@ -245,7 +245,7 @@ def _run(
 
 
 def _pass_on(notice: psycopg.errors.Diagnostic, on_notice: Callable[[str], None]) -> None:
-    """Hand over what a person should read: not that `IF NOT EXISTS` had nothing to do."""
+    """Pass on a notice that a person should read: not that `IF NOT EXISTS` had nothing to do."""
     if notice.sqlstate not in _NOTHING_TO_DO:
         on_notice(notice.message_primary or "")
 
@@ -272,19 +272,19 @@ def _head(scripts: ScriptDirectory) -> str:
 
 
 def _failure(error: Exception, where: str) -> MigrationFailed:
-    """Say in one line what failed, and in another what to do."""
+    """Return an error with one line on what failed, and one on what to do."""
     cause = getattr(error, "orig", None) or error
     hint = next((text for kind, text in _HINTS.items() if isinstance(cause, kind)), None)
     if isinstance(cause, psycopg.errors.ObjectNotInPrerequisiteState):
         hint = cause.diag.message_hint  # of before.sql, which knows best
     detail = cause.diag.message_detail if isinstance(cause, psycopg.Error) else None
-    # The object that is in the way is named in the detail.
+    # The detail names the conflicting object.
     more = f" ({detail.splitlines()[0]})" if detail else ""
     return MigrationFailed(f"{where}: {first_line(cause)}{more}", hint)
 
 
 def _location(name: str, text: str, error: psycopg.Error) -> str:
-    """Return the place in a frozen file that the server complains about."""
+    """Return the place in a frozen file that the server reports."""
     position = error.diag.statement_position
     if not position:
         return name

@@ -1,6 +1,6 @@
-"""The values that go through the worker: an email as claimed, as sent, and what came of it.
+"""The values in the worker's pipeline: an email as claimed, as sent, and its outcome.
 
-All of them are frozen: a step of the pipeline makes a new value out of the one before.
+All of them are frozen: each step makes a new value from the one before.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Claim = tuple["UUID", "UUID"]
 Verdict = Literal[
     "sent", "transient", "rate", "quota", "config", "permanent", "ambiguous", "uncertain"
 ]
-"""How a try ended: sent, or the class of the fault (see docs/lifecycle.md)."""
+"""How an attempt ended: sent, or the class of the fault (see docs/lifecycle.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEmail:
     """An email under the lease of this worker. The fields are columns of `email_queue`.
 
-    `batch_id`: the batch it was claimed in; None if its call is its own. A batch is repeated whole
-    and under the key of the batch, because its provider knows no other.
+    `batch_id`: the batch it was claimed in; None if it has a call of its own. A batch is retried
+    whole and under the key of the batch, because the provider knows no other.
     `alone`: a worker died holding it, so it is sent while this worker holds nothing else.
     """
 
@@ -59,22 +59,22 @@ class ClaimedEmail:
 
     @property
     def to(self) -> tuple[str, ...]:
-        """All To addresses, the email's own first."""
+        """All To addresses, the recipient first."""
         return self.recipient_email, *(self.also_to or ())
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Everybody besides the recipient who gets it: further To addresses and copies."""
+        """All further recipients: further To addresses and copies."""
         return (*(self.also_to or ()), *(self.cc or ()), *(self.bcc or ()))
 
     @property
     def claim(self) -> Claim:
-        """The email under this very claim: after a lost lease it may be claimed again."""
+        """The email and its lease: after a lost lease it may be claimed again."""
         return self.id, self.lease_token
 
     @property
     def key(self) -> str:
-        """The idempotency key of its call: the same for every try of this generation."""
+        """The idempotency key of its call: the same for every attempt of this generation."""
         return f"mailgres/{self.id}/{self.generation}"
 
 
@@ -90,7 +90,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An email rendered: all that a provider needs."""
+    """A rendered email: everything that a provider needs."""
 
     email: ClaimedEmail
     from_email: str
@@ -102,12 +102,12 @@ class Message:
 
 
 LONGEST = {"code": 100, "message": 2000, "detail": 4000}
-"""Characters of what a provider said that are read and kept."""
+"""Characters of a provider's text that are read and kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedCopy:
-    """A recipient besides the first whom the provider refused, though it took the message."""
+    """A further recipient that the provider refused, though it accepted the message."""
 
     code: str
     message: str
@@ -116,16 +116,16 @@ class RefusedCopy:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a provider said to one message. A text in `detail` is stored for operators only.
+    """A provider's answer for one message. The text in `detail` is stored for operators only.
 
-    `account`: the fault is one of the whole account, not of this message.
-    `pinned`: an earlier call may have arrived, so only this provider may try again.
+    `account`: the fault concerns the whole account, not this message.
+    `pinned`: an earlier call is uncertain, so only this provider may retry.
     `suppress`: the address does not exist and must not be written to again.
-    `batch_refused`: its whole batch was refused, perhaps for what is wrong with another message.
+    `batch_refused`: its whole batch was refused, perhaps because of another message.
     `retry_after`: how long the provider said to wait. A duration: clocks differ.
-    `called`: false if the fault is ours and the provider was not asked.
-    `refused_copies`: those whom a sent message does not reach.
-    `untried`: of a check, why it could not try the credentials.
+    `called`: false if the fault is ours and no call was made.
+    `refused_copies`: the recipients that a sent message does not reach.
+    `untried`: why a check could not test the credentials.
     """
 
     verdict: Verdict
@@ -143,7 +143,7 @@ class Result:
     untried: str | None = None
 
     def cut(self) -> Result:
-        """The same with texts of a bounded length, whoever wrote them and however long they are."""
+        """Return the same with texts of bounded length."""
         reported = {name: getattr(self, name) for name in LONGEST}
         if not any(text and len(text) > LONGEST[name] for name, text in reported.items()):
             return self
@@ -154,10 +154,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a provider said of its own limits; None where it said nothing.
+    """What a provider said about its own limits; None where it said nothing.
 
-    `calls_per_second`: how many calls it takes. `daily`, `monthly`: how many emails.
-    `sent_today`: how many emails of the daily limit it counts as used.
+    `calls_per_second`: how many calls it accepts. `daily`, `monthly`: how many emails.
+    `sent_today`: how many emails it counts against the daily limit.
     """
 
     calls_per_second: float | None = None
@@ -168,7 +168,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a try, on its way to the database."""
+    """The result of an attempt, to be written to the database."""
 
     email: ClaimedEmail
     result: Result
@@ -176,7 +176,7 @@ class Outcome:
     call_size: int | None = None
 
     def as_json(self) -> Mapping[str, Any]:
-        """The outcome as `mailgres.finish` takes it."""
+        """Return the outcome as `mailgres.finish` takes it."""
         result, wait = self.result, self.result.retry_after
         reported: dict[str, Any] = {
             "id": str(self.email.id),
@@ -205,7 +205,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The emails that may be sent, and those whose provider has to be checked before."""
+    """The emails that may be sent, or that their provider has to be checked first."""
 
     allowed: set[Claim]
     check_first: set[Claim]
@@ -213,9 +213,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of an email by its outcome; `refused` if the lease was lost and nothing was.
+    """What `finish` made of an email; `refused` if the lease was lost and nothing changed.
 
-    `retry_in`: how long it waits for its next try.
+    `retry_in`: the delay before its next attempt.
     """
 
     id: UUID

@@ -1,4 +1,4 @@
-"""Says once that the database is away and once that it is back, however many threads notice."""
+"""Log once that the database is away and once that it is back, however many threads notice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHUTTING_DOWN = {"57P01", "57P02", "57P03"}
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error means that the database cannot be asked, and not that it refused."""
+    """Return whether an error means that the database is unreachable, not that it refused."""
     if isinstance(error, PoolTimeout | DatabaseUnreachable | psycopg.errors.ReadOnlySqlTransaction):
         return True
     if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolClosed):
@@ -29,12 +29,12 @@ def is_away(error: BaseException) -> bool:
 
 
 def level(error: BaseException) -> int:
-    """How loud to log what failed: an outage is said elsewhere, and once."""
+    """Return the level for a failure: an outage is logged elsewhere, once."""
     return logging.DEBUG if is_away(error) else logging.WARNING
 
 
 class Outage:
-    """What one process knows of the database being away."""
+    """What one process knows about an outage of the database."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Outage:
         self._failures = 0
 
     def failed(self, error: BaseException) -> None:
-        """Note an error; the first one of an outage is logged."""
+        """Record an error; the first one of an outage is logged."""
         if not is_away(error):
             return
         with self._lock:
@@ -57,11 +57,11 @@ class Outage:
         log.warning("the database is away: %s", said, extra=reported)
 
     def answered(self, asked_at: float) -> None:
-        """Note an answer to what was asked at that time, of the monotonic clock.
+        """Record an answer to a call made at that time of the monotonic clock.
 
-        What was asked before the database went says nothing.
+        A call made before the outage began says nothing.
         """
-        if not self._away.is_set():  # without the lock: this is asked after every call
+        if not self._away.is_set():  # without the lock: this runs after every call
             return
         with self._lock:
             if not self._away.is_set() or asked_at < self._since:

@@ -1,7 +1,7 @@
-"""Named queries out of the `.sql` files of this package.
+"""Load named queries from the `.sql` files of this package.
 
-A line `-- name --` starts a query, which goes on to the next such line. Parameters are psycopg's
-`%(name)s`; SQLAlchemy's callers turn them into its own.
+A line `-- name --` starts a query, which extends to the next such line. Parameters are psycopg's
+`%(name)s`; for SQLAlchemy they are converted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def load(file: str = "api.sql") -> dict[str, LiteralString]:
     """Return the queries of a file by name."""
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
-    # psycopg asks for literals, so that nobody builds SQL out of values. A file that comes with
-    # the package is one.
+    # psycopg asks for literals, so that no SQL is built from values. A file that comes with the
+    # package is as safe as a literal.
     return {
         name: cast("LiteralString", query.strip())
         for name, query in zip(parts[::2], parts[1::2], strict=True)

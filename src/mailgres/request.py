@@ -1,8 +1,8 @@
-"""An email to enqueue: its fields, and how each goes to the database.
+"""An email to enqueue: its fields, and how each is sent to the database.
 
-Everything travels as text, number or list of texts, because that is what every driver can send;
-the queries cast it. What PostgreSQL could not even receive (NUL characters, values that are no
-JSON) is refused here, with the error that belongs to the field. All else the database judges.
+Everything is sent as text, number or list of texts, because every driver can send these; the
+queries cast it. Values that PostgreSQL could not even receive (NUL characters, invalid JSON) are
+refused here, with the error of the field. The database checks everything else.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ class Attachment(TypedDict, total=False):
 
     filename: Required[str]
     content: Required[bytes | str]
-    """The file itself; a `str` is taken as base64."""
+    """The content; a `str` is taken as base64."""
     content_type: str
     content_id: str
     """For an image that the HTML part shows as `cid:…`."""
 
 
 class EmailOptions(TypedDict, total=False):
-    """What an email may have besides template, recipient and payload. None is as good as absent.
+    """The optional fields besides template, recipient and payload. None means absent.
 
     The exception is `tenant_id`: leave it out, or name a tenant.
     """
 
     user_id: UUID | str | None
-    """The user of the application whom the email concerns."""
+    """The application's user whom the email concerns."""
     tenant_id: str
-    """Whose email it is; the queue is fair between tenants."""
+    """The tenant of the email; the queue is fair between tenants."""
     priority: int | None
     """1 (urgent) to 9 (bulk)."""
     scheduled_for: datetime | None
-    """Not to be sent before; with a time zone."""
+    """Not sent before this time; with a time zone."""
     expires_at: datetime | None
-    """Not to be sent after; with a time zone."""
+    """Expires at this time; with a time zone."""
     idempotency_key: str | None
-    """The same key and content again enqueues nothing and returns the first id."""
+    """Enqueuing the same key and content again returns the first id."""
     correlation_id: str | None
     """An id of the application's own, for tracing."""
     route: str | None
-    """The way out of the queue."""
+    """The route: which providers send it, in what order."""
     retry_policy: str | None
     max_retries: int | None
     retry_delay: timedelta | None
-    """The first wait, instead of the policy's."""
+    """The first retry delay, instead of the policy's."""
     max_retry_delay: timedelta | None
-    """The longest wait, instead of the policy's."""
+    """The longest retry delay, instead of the policy's."""
     from_email: str | None
     reply_to: str | None
     subject: str | None
-    """With `html` or `text`: content of the email's own, for which no template is needed."""
+    """With `html` or `text`: inline content, which needs no template."""
     html: str | None
     text: str | None
     headers: Mapping[str, str] | None
     tags: Mapping[str, str] | None
     also_to: Iterable[str] | None
-    """Further To addresses: the message is one, and all of them see each other."""
+    """Further To addresses: one message, and all of them see each other."""
     cc: Iterable[str] | None
     bcc: Iterable[str] | None
     attachments: Iterable[Attachment] | None
@@ -82,7 +82,7 @@ class Email(EmailOptions, total=False):
 
 
 class JsonText(str):
-    """A value that is JSON already."""
+    """A value that is already JSON."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ Encoded: TypeAlias = JsonText | str | int | list[str] | None
 def encode(
     email: Mapping[str, Any], fields: Mapping[str, Field] | None = None
 ) -> dict[str, Encoded]:
-    """Return the fields of an email, or other arguments, as they go to the database."""
+    """Return the fields of an email, or other arguments, as they are sent to the database."""
     known = FIELDS if fields is None else fields
     return {name: _encode(name, value, known) for name, value in email.items()}
 
@@ -120,7 +120,7 @@ def _encode(name: str, value: object, fields: Mapping[str, Field]) -> Encoded:
     try:
         return field.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        # None of these texts quotes the value; the error itself may hold it, so it ends here.
+        # None of these texts quotes the value; the error itself may hold it, so the chain ends.
         raise field.error(f"{name} cannot be taken: {error}") from None
 
 
@@ -163,7 +163,7 @@ def _moment(value: object) -> str:
 def _duration(value: object) -> str:
     if not isinstance(value, timedelta):
         raise TypeError(f"it is {type(value).__name__}, not a timedelta")
-    if abs(value.days) > 10_000:  # noqa: PLR2004 - far beyond what is taken, within what is sent
+    if abs(value.days) > 10_000:  # noqa: PLR2004 - far beyond what the database accepts, within what drivers send
         raise ValueError("it is out of range")
     return f"{value // timedelta(microseconds=1)} microseconds"
 
@@ -205,7 +205,7 @@ def _attachment(value: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Field:
-    """How a field is sent, and the error for a value that cannot be."""
+    """How a field is sent, and the error for a value that cannot be sent."""
 
     encode: Callable[[object], Encoded]
     error: type[errors.MailgresError]
@@ -247,4 +247,4 @@ ARGUMENTS: dict[str, Field] = {
     "accept_duplicate": Field(bool, errors.MalformedRequest),
     "scheduled_for": Field(_moment, errors.MalformedRequest),
 }
-"""What the actions on an email of the queue take."""
+"""The arguments of the actions on an email."""

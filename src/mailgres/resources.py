@@ -1,6 +1,6 @@
-"""Where the database's source and its migrations are.
+"""Find the SQL source and the migrations.
 
-They live at the top of the repository, where people read them, and inside the package in a wheel.
+They are at the top of the repository, where people read them, and inside the package in a wheel.
 Both are plain directories: mailgres does not run from a zip file, because alembic does not.
 """
 
@@ -28,7 +28,7 @@ def sql_files(directory: Path | None = None) -> list[Path]:
 
 
 def schema_revision() -> str:
-    """Return the newest revision of the schema that this package brings."""
+    """Return the newest revision of the schema in this package."""
     frozen = (migrations_directory() / "frozen").glob("*.up.sql")
     return max(path.name.removesuffix(".up.sql") for path in frozen)
 

@@ -1,9 +1,9 @@
-"""What may be told of an error in a log.
+"""What a log may say about an error.
 
 The text of an exception, and the lines that a traceback shows, may quote an address or the content
 of an email, and a log must not. Its type and the places it passed through are enough to find it.
-Texts that others wrote for people (a provider's answer, the database's complaint) are told without
-the addresses in them.
+Texts that others wrote for people (a provider's answer, the database's message) are logged without
+addresses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_FRAMES = 12
 """Places shown of one error, the innermost ones."""
 MOST_CAUSES = 5
 LONGEST_TEXT = 2000
-"""Characters of a text that are told, as `mailgres.redact_addresses` keeps them."""
+"""Characters of a text that are kept, as in `mailgres.redact_addresses`."""
 ADDRESS = "<address>"
 
 ANY_ADDRESS = re.compile(
@@ -28,11 +28,11 @@ ANY_ADDRESS = re.compile(
     r"""(?:@|\uff20|\ufe6b|%(?:25)?40|&#0{0,4}64;|&#x0{0,4}40;|&commat;|\\u0040)[^\s<>"'(),;:]+""",
     re.IGNORECASE,
 )
-"""Also with a quoted local part, an apostrophe in it, and the @ as a URL, HTML or JSON has it."""
+"""Also with a quoted local part, an apostrophe in it, and the @ as in URLs, HTML or JSON."""
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Replace what would order a terminal about, except for the characters to keep."""
+    """Replace characters that would control a terminal, except for those in `keep`."""
     if text.isprintable():
         return text
     return "".join(
@@ -41,14 +41,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def redact_addresses(text: str) -> str:
-    """Return the text on one line and without addresses: as SQL's function of this name does."""
+    """Return the text on one line and without addresses, as SQL's function of this name does."""
     return ANY_ADDRESS.sub(ADDRESS, " ".join(text[:LONGEST_TEXT].split()))
 
 
 def reason(error: BaseException) -> str:
     """Return what the database or the system says went wrong.
 
-    The first line only: the details that follow may quote a row.
+    Only the first line: the details after it may quote a row.
     """
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return redact_addresses(lines[0])
@@ -66,12 +66,12 @@ def _describe(error: BaseException) -> str:
 
 
 def _short(filename: str) -> str:
-    """The file and its directory: enough to find it, and nothing of somebody's home."""
+    """Return the file and its directory: enough to find it, without a home directory's path."""
     return "/".join(Path(filename).parts[-2:])
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised from, as Python shows them."""
+    """Yield the error and its causes, as Python shows them."""
     following: BaseException | None = error
     for _ in range(MOST_CAUSES):
         if following is None:

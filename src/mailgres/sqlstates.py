@@ -1,4 +1,4 @@
-"""From a driver's error to ours, by the SQLSTATE."""
+"""Translate a driver's error into ours, by SQLSTATE."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _OF_POSTGRES: dict[str, type[MailgresError]] = {
     "3F000": NotMigrated,  # no such schema
     "42883": NotMigrated,  # no such function
     "42P01": NotMigrated,  # no such table
-    "54": MalformedRequest,  # limits, as of the nesting of JSON
-    "57P01": DatabaseUnreachable,  # the server stops
+    "54": MalformedRequest,  # limits, such as the nesting of JSON
+    "57P01": DatabaseUnreachable,  # the server is stopping
     "57P02": DatabaseUnreachable,  # the server crashed
-    "57P03": DatabaseUnreachable,  # the server starts
+    "57P03": DatabaseUnreachable,  # the server is starting
 }
 """PostgreSQL's own SQLSTATEs and classes of them.
 
-Its messages are not repeated: they quote values, and those may be a person's.
+Its messages are not repeated: they quote values, which may be personal data.
 """
 
 
 def from_database(error: BaseException) -> MailgresError | None:
-    """Return our error for one that a driver raised at a call of mailgres; None if it has none.
+    """Return our error for one that a driver raised in a call of mailgres; None if it has none.
 
-    Takes the errors of psycopg, psycopg2, asyncpg and, wrapped around these, SQLAlchemy. What has
-    no counterpart here (a deadlock, a time-out, a missing privilege) is best handled as the
-    driver's own error.
+    It takes the errors of psycopg, psycopg2, asyncpg and, wrapped around these, SQLAlchemy. Errors
+    without a counterpart here (a deadlock, a timeout, a missing privilege) are best handled as the
+    driver's own.
     """
     cause = driver_error(error)
     state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
@@ -52,15 +52,15 @@ def from_database(error: BaseException) -> MailgresError | None:
 
 
 def driver_error(error: BaseException) -> BaseException:
-    """Return what the driver raised, without SQLAlchemy around it.
+    """Return what the driver raised, without SQLAlchemy's wrapper.
 
-    SQLAlchemy's text lists the parameters, so it must not get into a traceback of ours.
+    SQLAlchemy's text lists the parameters, so it must not appear in our tracebacks.
     """
     return getattr(error, "orig", None) or error
 
 
 def _lost(error: BaseException, cause: BaseException) -> bool:
-    """Tell whether an error without a SQLSTATE is about the connection."""
+    """Return whether an error without a SQLSTATE is about the connection."""
     if getattr(error, "connection_invalidated", False) or isinstance(cause, OSError):
         return True
     return any(cls.__name__ == "OperationalError" for cls in type(cause).__mro__)
@@ -75,7 +75,7 @@ def _texts(cause: BaseException) -> tuple[str | None, str | None]:
 
 
 def with_sqlstate(cls: type[MailgresError] = MailgresError) -> Iterator[type[MailgresError]]:
-    """All errors that the database raises itself."""
+    """Yield all errors that the database raises itself."""
     for child in cls.__subclasses__():
         if child.sqlstate:
             yield child

@@ -1,10 +1,10 @@
 """Time travel, so that tests of retries, schedules and expiries do not sleep.
 
-All of mailgres asks the SQL function `mailgres.now()` for the time. `travel` and `freeze` replace
-it, in one database and for all its connections, by one that follows a table. They run in the
+All of mailgres takes the time from the SQL function `mailgres.now()`. `travel` and `freeze` replace
+it, in one database and for all its connections, with one that reads a table. They run in the
 caller's transaction: on a connection that is not in autocommit mode, commit to let others see it.
 
-Only the owner of the schema can do this, and only a test should.
+Only the owner of the schema can do this, and only tests should.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["freeze", "reset", "travel"]
 
 
 def travel(connection: psycopg.Connection[Any], by: timedelta) -> None:
-    """Move the clock of mailgres by `by`, on top of what it was moved before."""
+    """Move the clock of mailgres by `by`, in addition to earlier moves."""
     _run(connection, "install")
     _run(connection, "travel", seconds=by.total_seconds())
 
@@ -35,7 +35,7 @@ def freeze(connection: psycopg.Connection[Any], at: datetime | None = None) -> N
 
 
 def reset(connection: psycopg.Connection[Any]) -> None:
-    """Give mailgres the real time back, and leave no trace."""
+    """Restore the real time, and remove everything that these functions made."""
     _run(connection, "reset")
 
 

@@ -1,7 +1,7 @@
 -- install --
 -- The table is the clock of the whole database, so that every connection sees the same time.
--- Standard SQL body: it is found whatever the search_path is. Granted to all, because now() is
--- also a column default and a part of what callers with few privileges do.
+-- A standard SQL body, so that it works with any search_path. Granted to all, because now() is
+-- also a column default, and callers with few privileges use it.
 DO $$
 BEGIN
     IF to_regclass('mailgres.time_travel') IS NULL THEN

@@ -1,4 +1,4 @@
-"""How a connection reaches the server: on this machine, or across a network, and how protected."""
+"""How a connection reaches the server: locally or across a network, and how it is protected."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     import psycopg
 
 Protection = Literal["local", "verified", "unverified", "unencrypted"]
-"""`local` stays on this machine; `unverified` uses TLS and does not check who answers."""
+"""`local` stays on this machine; `unverified` uses TLS without checking the server."""
 
 VERIFYING = {"verify-ca", "verify-full"}
-"""The values of sslmode with which libpq refuses a server without a certificate that it trusts."""
+"""The values of sslmode with which libpq refuses a server without a trusted certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What libpq says of a connection."""
+    """What libpq says about a connection."""
 
     address: str
     """The server's IP address; empty for a Unix socket."""
@@ -27,11 +27,11 @@ class Transport:
     """Whether it uses TLS."""
     sslmode: str = "prefer"
     has_root_certificate: bool = False
-    """Whether libpq has a file of certificates that it trusts."""
+    """Whether libpq has a file of trusted certificates."""
 
 
 def of_connection(connection: psycopg.Connection[Any]) -> Transport:
-    """Read what libpq says of a connection."""
+    """Read what libpq says about a connection."""
     root, sslmode = _option(connection, b"sslrootcert"), _option(connection, b"sslmode")
     # The system's certificates imply verify-full.
     sslmode = "verify-full" if root == "system" else sslmode or "prefer"
@@ -50,7 +50,7 @@ def _option(connection: psycopg.Connection[Any], name: bytes) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """Whether libpq can find a file; a user without a home directory has none below it."""
+    """Return whether libpq can find a file; a user without a home directory has none below it."""
     try:
         return Path(path).expanduser().is_file()
     except (OSError, RuntimeError):
@@ -58,7 +58,7 @@ def _is_file(path: str) -> bool:
 
 
 def protection(transport: Transport) -> Protection:
-    """Say how well a connection is protected against others on the network."""
+    """Return how well a connection is protected against others on the network."""
     if _is_local(transport.address):
         return "local"
     if not transport.encrypted:
@@ -74,5 +74,5 @@ def _is_local(address: str) -> bool:
     if not address:
         return True
     found = ip_address(address)
-    # ::ffff:127.0.0.1 is one, too
+    # ::ffff:127.0.0.1 is local, too
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
