@@ -188,11 +188,11 @@ SAMPLE = {
 
 # What the trigger would be without the deltas.
 PLAIN = [
-    (r"    -- How long after the try before.*?END IF;\n", ""),
-    (r"    -- One that bounced is no longer.*?END IF;\n", ""),
+    (r"    PERFORM FROM new_rows n WHERE n.retries > 0.*?END IF;\n", ""),
+    (r"    PERFORM FROM old_rows o WHERE o.status = 'sent'.*?END IF;\n", ""),
     (r"    WITH logged AS \(\n", ""),
     (r"\s+RETURNING id, queue_id.*?GROUP BY 2, 3, 4, 5, 6, 7, 8;", ";"),
-    (r"    -- A settled email is taken out.*?<> 0;\n", ""),
+    (r"    INSERT INTO mailgres.rollup_deltas.*?<> 0;\n", ""),
 ]
 
 
