@@ -7544,27 +7544,20 @@ COMMENT ON FUNCTION mailgres.refuse_request(text, mailgres.request, bigint) IS
 -- that it is inlined where it is used.
 CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
     RETURNS TABLE (
-        place bigint, request mailgres.request, template public.email_templates,
+        place int, request mailgres.request, template public.email_templates,
         policy mailgres.retry_policies, starts_at timestamptz, expires_after interval, fault text)
     LANGUAGE sql STABLE
 AS $$
-    SELECT r.place, x.request, t, policy, greatest(r.scheduled_for, mailgres.now()),
+    SELECT r.place, r.request, t, policy, greatest((r.request).scheduled_for, mailgres.now()),
            coalesce(t.expires_after, s.expires_after),
-           mailgres.fault_of(x.request, t)
-    FROM unnest(p_requests) WITH ORDINALITY AS r(
-        user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
-        idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
-        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, also_to,
-        place)
+           mailgres.fault_of(r.request, t)
+    FROM (
+        SELECT unnest(p_requests) AS request, generate_series(1, cardinality(p_requests)) AS place
+    ) r
     CROSS JOIN mailgres.settings s
-    LEFT JOIN public.email_templates t ON t.template_type = r.template_type
+    LEFT JOIN public.email_templates t ON t.template_type = (r.request).template_type
     LEFT JOIN mailgres.retry_policies policy
-        ON policy.name = coalesce(r.retry_policy, t.retry_policy, s.retry_policy)
-    CROSS JOIN LATERAL (SELECT ROW(
-        r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
-        r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
-        r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
-        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to)::mailgres.request AS request) x
+        ON policy.name = coalesce((r.request).retry_policy, t.retry_policy, s.retry_policy)
 $$;
 
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
@@ -7800,31 +7793,29 @@ CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    c_keys     constant text[] := '{user_id,template_type,recipient_email,payload,tenant_id,priority,
-        scheduled_for,expires_at,idempotency_key,correlation_id,route,retry_policy,max_retries,
-        retry_delay,max_retry_delay,from_email,reply_to,subject,html,text,headers,tags,cc,bcc,attachments,
-        also_to}';
     c_most     constant int := 50000;
     v_defaults mailgres.request;
     v_requests mailgres.request[];
+    v_keys     text[];
     v_bad      record;
 BEGIN
+    v_defaults.payload := '{}';
+    v_defaults.tenant_id := 'default';
+    v_keys := ARRAY(SELECT json_object_keys(row_to_json(v_defaults)));
     IF p_emails IS NULL OR jsonb_typeof(p_emails) <> 'array' OR jsonb_array_length(p_emails) > c_most THEN
         PERFORM mailgres.refuse('MG015', 'the emails are not an array of objects, or too many',
             format('Give a JSON array of at most %s objects, one for each email.', c_most));
     END IF;
     SELECT e.ordinality - 1 AS place, e.value INTO v_bad
     FROM jsonb_array_elements(p_emails) WITH ORDINALITY e
-    WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN e.value - c_keys <> '{}' ELSE true END
+    WHERE CASE WHEN jsonb_typeof(e.value) = 'object' THEN e.value - v_keys <> '{}' ELSE true END
     LIMIT 1;
     IF FOUND THEN
         PERFORM mailgres.refuse('MG015',
             format('element %s of the array (counting from 0) is not an object or has an unknown key', v_bad.place),
-            format('Known keys: %s.', array_to_string(c_keys, ', ')));
+            format('Known keys: %s.', array_to_string(v_keys, ', ')));
     END IF;
 
-    v_defaults.payload := '{}';
-    v_defaults.tenant_id := 'default';
     BEGIN
         v_requests := ARRAY(SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r);
     EXCEPTION WHEN data_exception THEN

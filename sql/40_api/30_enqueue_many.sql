@@ -5,27 +5,20 @@
 -- that it is inlined where it is used.
 CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
     RETURNS TABLE (
-        place bigint, request mailgres.request, template public.email_templates,
+        place int, request mailgres.request, template public.email_templates,
         policy mailgres.retry_policies, starts_at timestamptz, expires_after interval, fault text)
     LANGUAGE sql STABLE
 AS $$
-    SELECT r.place, x.request, t, policy, greatest(r.scheduled_for, mailgres.now()),
+    SELECT r.place, r.request, t, policy, greatest((r.request).scheduled_for, mailgres.now()),
            coalesce(t.expires_after, s.expires_after),
-           mailgres.fault_of(x.request, t)
-    FROM unnest(p_requests) WITH ORDINALITY AS r(
-        user_id, template_type, recipient_email, payload, tenant_id, priority, scheduled_for, expires_at,
-        idempotency_key, correlation_id, route, retry_policy, max_retries, retry_delay, max_retry_delay,
-        from_email, reply_to, subject, html, text, headers, tags, cc, bcc, attachments, also_to,
-        place)
+           mailgres.fault_of(r.request, t)
+    FROM (
+        SELECT unnest(p_requests) AS request, generate_series(1, cardinality(p_requests)) AS place
+    ) r
     CROSS JOIN mailgres.settings s
-    LEFT JOIN public.email_templates t ON t.template_type = r.template_type
+    LEFT JOIN public.email_templates t ON t.template_type = (r.request).template_type
     LEFT JOIN mailgres.retry_policies policy
-        ON policy.name = coalesce(r.retry_policy, t.retry_policy, s.retry_policy)
-    CROSS JOIN LATERAL (SELECT ROW(
-        r.user_id, r.template_type, r.recipient_email, r.payload, r.tenant_id, r.priority,
-        r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route, r.retry_policy,
-        r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to, r.subject, r.html,
-        r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to)::mailgres.request AS request) x
+        ON policy.name = coalesce((r.request).retry_policy, t.retry_policy, s.retry_policy)
 $$;
 
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS

@@ -210,6 +210,11 @@ class Field:
     encode: Callable[[object], Encoded]
     error: type[errors.MailgresError]
 
+    @property
+    def is_json(self) -> bool:
+        """Whether its value is an object or a list: a cell of a CSV file has it as JSON."""
+        return self.encode in {_json, _addresses, _attachments}
+
 
 FIELDS: dict[str, Field] = {
     "user_id": Field(_uuid, errors.MalformedRequest),
@@ -239,6 +244,11 @@ FIELDS: dict[str, Field] = {
     "attachments": Field(_attachments, errors.InvalidAttachments),
     "also_to": Field(_addresses, errors.InvalidSender),
 }
+"""The one list of an email's fields, in the order of the arguments of `enqueue_email`.
+
+`tests/api/test_fields.py` compares every other place that names them with this list, and says which
+places lack a new field. `docs/architecture.md` has the recipe.
+"""
 DEFAULTS: dict[str, Encoded] = {**dict.fromkeys(FIELDS), "payload": "{}", "tenant_id": "default"}
 
 ARGUMENTS: dict[str, Field] = {

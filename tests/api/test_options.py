@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, get_type_hints
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -12,8 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 import mailgres
-from mailgres import Email, EmailOptions
-from mailgres.request import DEFAULTS, FIELDS
+from mailgres.request import FIELDS
 from support.sources import Source
 
 LATER = datetime.now(timezone(timedelta(hours=-3, minutes=-30))) + timedelta(days=2)
@@ -125,20 +124,6 @@ def test_the_applications_own_factories_do_not_matter(database_url: str, factory
     )
     with psycopg.connect(database_url, **options) as connection:
         assert type(mailgres.enqueue(connection, "welcome_user", "ana@example.com")) is UUID
-
-
-def test_fields_are_the_arguments_of_the_function(conn: psycopg.Connection) -> None:
-    found = conn.execute(
-        "SELECT proargnames FROM pg_proc WHERE oid = 'public.enqueue_email'::regproc"
-    ).fetchone()
-    assert found is not None
-    assert list(FIELDS) == [name.removeprefix("p_") for name in found[0]]
-
-
-def test_fields_are_those_of_the_types() -> None:
-    named = {"template_type", "recipient_email", "payload"}
-    assert set(get_type_hints(Email)) == set(FIELDS) == set(DEFAULTS)
-    assert set(get_type_hints(EmailOptions)) == set(FIELDS) - named
 
 
 def test_an_unknown_option_is_a_programmers_mistake(conn: psycopg.Connection) -> None:

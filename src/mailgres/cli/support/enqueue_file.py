@@ -25,6 +25,7 @@ from mailgres.cli.support import files
 from mailgres.cli.support.errors import INTERRUPTED
 from mailgres.cli.support.operator import explained, operator
 from mailgres.errors import MailgresError, RequestRefused
+from mailgres.request import FIELDS
 from mailgres.sqlstates import from_database
 
 if TYPE_CHECKING:
@@ -37,16 +38,9 @@ _PLACE = re.compile(r" \(element (\d+) of the array, counting from 0\)$")
 CHUNK_TIMEOUT = "5min"
 """How long a thousand may take."""
 
-FIELDS = {
-    "user_id", "template_type", "recipient_email", "payload", "tenant_id", "priority",
-    "scheduled_for", "expires_at", "idempotency_key", "correlation_id", "route", "retry_policy",
-    "max_retries", "retry_delay", "max_retry_delay", "from_email", "reply_to", "subject", "html",
-    "text", "headers", "tags", "cc", "bcc", "attachments",
-    "also_to",
-}  # fmt: skip
-"""The arguments of enqueue_email."""
 SHORT = {"recipient": "recipient_email", "template": "template_type", "tenant": "tenant_id"}
-_JSON = {"payload", "headers", "tags", "cc", "bcc", "attachments", "also_to"}
+_JSON = {name for name, field in FIELDS.items() if field.is_json}
+"""The fields whose CSV cells hold JSON."""
 Line = tuple[int, dict[str, Any]]
 
 

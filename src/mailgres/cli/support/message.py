@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from mailgres.model import Message
     from mailgres.settings import Settings
 
-_AS_THEY_ARE = (
-    "tenant_id", "template_type", "recipient_email", "retries", "max_retries", "generation",
-    "priority", "from_email", "reply_to", "subject", "html", "text", "headers", "tags", "cc", "bcc",
-)  # fmt: skip
 _NOBODY = UUID(int=0)
 
 
@@ -72,13 +69,15 @@ def written(message: Message) -> dict[str, Any]:
 
 def _email(found: dict[str, Any]) -> ClaimedEmail:
     row = found["email"]
-    return ClaimedEmail(
-        id=UUID(row["id"]),
-        lease_token=_NOBODY,
-        template_version=row["template_version"] or found["active_version"],
-        payload=json.dumps(row["payload"]),
-        provider=row["provider"] or "",
-        has_attachments=bool(found["attachments"]),
-        also_to=row.get("also_to"),
-        **{name: row[name] for name in _AS_THEY_ARE},
-    )
+    email: dict[str, Any] = {field.name: row.get(field.name) for field in fields(ClaimedEmail)}
+    email |= {
+        "id": UUID(row["id"]),
+        "lease_token": _NOBODY,
+        "template_version": row["template_version"] or found["active_version"],
+        "payload": json.dumps(row["payload"]),
+        "provider": row["provider"] or "",
+        "has_attachments": bool(found["attachments"]),
+        "batch_id": None,
+        "alone": False,
+    }
+    return ClaimedEmail(**email)
