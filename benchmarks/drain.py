@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness
 from benchmarks.draining import BATCH, FROM, LEASE, drain, drainers, fill, open_store
+from benchmarks.null_provider import NullProvider
 from mailgres import embedded
 from mailgres.model import Message, Outcome
-from mailgres.providers.null import NullProvider
 from mailgres.sender import Renderer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness
-from mailgres.providers.null import NullProvider
+from benchmarks.null_provider import NullProvider
 from mailgres.sender import Renderer, Sender
 from mailgres.worker import Worker
 from mailgres.worker.store import Store

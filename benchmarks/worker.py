@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import claim, harness
 from benchmarks.draining import LEASE, drain, drainers, fill, make_worker, open_store
+from benchmarks.null_provider import NullProvider
 from mailgres.providers.base import Capabilities
-from mailgres.providers.null import NullProvider
 from mailgres.worker.claimer import Claimer
 
 if TYPE_CHECKING:

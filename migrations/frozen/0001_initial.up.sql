@@ -288,7 +288,8 @@ COMMENT ON COLUMN mailgres.settings.initial IS
 
 CREATE TABLE mailgres.providers (
     name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
-    kind               text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
+    kind               text NOT NULL CHECK (kind ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    captures           boolean NOT NULL DEFAULT false,
     idempotent         boolean NOT NULL DEFAULT false,
     key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0' AND key_window <= '1000 years'),
     batch_size         int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
@@ -324,6 +325,7 @@ CREATE TABLE mailgres.providers (
 );
 
 COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
+COMMENT ON COLUMN mailgres.providers.captures IS 'The provider stores emails in the database; none leaves.';
 COMMENT ON COLUMN mailgres.providers.idempotent IS
     'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
 COMMENT ON COLUMN mailgres.providers.key_window IS
@@ -6093,21 +6095,22 @@ CREATE FUNCTION mailgres.register_providers(p_providers jsonb) RETURNS text[]
     LANGUAGE sql
 AS $$
     WITH given AS (
-        SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false) AS fixed_batches
+        SELECT x.name, x.kind, coalesce(x.captures, false) AS captures, x.idempotent, x.batch_size,
+               coalesce(x.fixed_batches, false) AS fixed_batches
         FROM jsonb_to_recordset(p_providers)
-            AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+            AS x(name text, kind text, captures boolean, idempotent boolean, batch_size int, fixed_batches boolean)
     ), registered AS (
-        INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+        INSERT INTO mailgres.providers AS p (name, kind, captures, idempotent, batch_size, fixed_batches)
         SELECT g.* FROM given g
         -- a restart with the same settings writes nothing
         WHERE NOT EXISTS (
             SELECT FROM mailgres.providers k
-            WHERE (k.name, k.kind, k.idempotent, k.batch_size, k.fixed_batches)
-                  = (g.name, g.kind, g.idempotent, g.batch_size, g.fixed_batches))
+            WHERE (k.name, k.kind, k.captures, k.idempotent, k.batch_size, k.fixed_batches)
+                  = (g.name, g.kind, g.captures, g.idempotent, g.batch_size, g.fixed_batches))
         ORDER BY g.name
         ON CONFLICT (name) DO UPDATE
-            SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
-                fixed_batches = excluded.fixed_batches
+            SET kind = excluded.kind, captures = excluded.captures, idempotent = excluded.idempotent,
+                batch_size = excluded.batch_size, fixed_batches = excluded.fixed_batches
         RETURNING p.name, p.xmax = 0 AS is_new
     )
     SELECT coalesce(array_agg(r.name) FILTER (WHERE r.is_new), '{}') FROM registered r
@@ -6117,7 +6120,7 @@ COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
     'Registers providers; returns the names of those that were not known.';
 
 -- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
+-- [{name, kind, captures, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
 -- They are registered, and those with a route of their own get it, by the same name:
 -- accounts of some tenants. The default route and the rate limits are everybody's. The
 -- first worker sets them, if the route is still as the migration made it; after that
@@ -8870,7 +8873,7 @@ COMMENT ON VIEW public.email_providers IS
 'Which providers can send now, and what holds the others back?
 Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
-COMMENT ON COLUMN public.email_providers.kind IS 'resend, ses, smtp, capture or null.';
+COMMENT ON COLUMN public.email_providers.kind IS 'The kind of provider, such as resend, ses, smtp or capture.';
 COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
 COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
@@ -9458,7 +9461,7 @@ INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped');
 -- The default route leads to `capture`, which keeps emails in the database: a fresh
 -- queue sends nothing to anybody until a provider is configured.
 
-INSERT INTO mailgres.providers (name, kind, idempotent, batch_size) VALUES ('capture', 'capture', true, 100);
+INSERT INTO mailgres.providers (name, kind, captures, idempotent, batch_size) VALUES ('capture', 'capture', true, true, 100);
 INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'What names no other route.', true);
 INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
 

@@ -4,7 +4,8 @@
 
 CREATE TABLE mailgres.providers (
     name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
-    kind               text NOT NULL CHECK (kind IN ('capture', 'null', 'resend', 'ses', 'smtp')),
+    kind               text NOT NULL CHECK (kind ~ '^[a-z][a-z0-9_-]{0,62}$'),
+    captures           boolean NOT NULL DEFAULT false,
     idempotent         boolean NOT NULL DEFAULT false,
     key_window         interval NOT NULL DEFAULT '23 hours' CHECK (key_window > '0' AND key_window <= '1000 years'),
     batch_size         int NOT NULL DEFAULT 1 CHECK (batch_size BETWEEN 1 AND 1000),
@@ -40,6 +41,7 @@ CREATE TABLE mailgres.providers (
 );
 
 COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
+COMMENT ON COLUMN mailgres.providers.captures IS 'The provider stores emails in the database; none leaves.';
 COMMENT ON COLUMN mailgres.providers.idempotent IS
     'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
 COMMENT ON COLUMN mailgres.providers.key_window IS

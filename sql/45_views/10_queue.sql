@@ -140,7 +140,7 @@ COMMENT ON VIEW public.email_providers IS
 'Which providers can send now, and what holds the others back?
 Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
-COMMENT ON COLUMN public.email_providers.kind IS 'resend, ses, smtp, capture or null.';
+COMMENT ON COLUMN public.email_providers.kind IS 'The kind of provider, such as resend, ses, smtp or capture.';
 COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
 COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS

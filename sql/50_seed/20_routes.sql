@@ -1,7 +1,7 @@
 -- The default route leads to `capture`, which keeps emails in the database: a fresh
 -- queue sends nothing to anybody until a provider is configured.
 
-INSERT INTO mailgres.providers (name, kind, idempotent, batch_size) VALUES ('capture', 'capture', true, 100);
+INSERT INTO mailgres.providers (name, kind, captures, idempotent, batch_size) VALUES ('capture', 'capture', true, true, 100);
 INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'What names no other route.', true);
 INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mailgres import database, embedded, migrate
-from mailgres.providers.capture import CaptureProvider
+from mailgres.providers.capture.provider import CaptureProvider
 from mailgres.providers.faulty import Fault, FaultyProvider
 from mailgres.sender import Renderer, Sender
 from mailgres.worker import Worker

@@ -142,7 +142,8 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     """Return the values that must never be shown: keys, tokens, the passwords in URLs."""
     given = [getattr(settings, name) for name, each in DEFINITIONS.items() if each.secret]
     for account in settings.named_accounts:
-        given += [account.api_key, account.url]
+        options = account.options.items()
+        given += [text for key, text in options if DEFINITIONS[f"{account.kind}_{key}"].secret]
     found = (text for value in given if value for text in _parts(str(value)))
     return frozenset(text for text in found if len(text) >= SHORTEST_SECRET)
 

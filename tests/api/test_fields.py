@@ -25,7 +25,7 @@ from psycopg.types.json import Jsonb
 import mailgres
 from mailgres.cli.commands.enqueue import enqueue
 from mailgres.model import ClaimedEmail
-from mailgres.providers.capture import as_json
+from mailgres.providers.capture.provider import as_json
 from mailgres.request import DEFAULTS, FIELDS
 from providers.mails import mail
 from support.program import Program

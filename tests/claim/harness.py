@@ -113,7 +113,7 @@ class ClaimHarness:
     def add_provider(self, name: str, *, idempotent: bool = False) -> None:
         """Make a provider that is open."""
         self.do(
-            "INSERT INTO mailgres.providers (name, kind, idempotent) VALUES (%s, 'null', %s)",
+            "INSERT INTO mailgres.providers (name, kind, idempotent) VALUES (%s, 'test', %s)",
             name,
             idempotent,
         )

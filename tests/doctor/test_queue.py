@@ -166,7 +166,9 @@ def test_a_route_without_provider_is_never_led_to_where_mail_is_lost(
     harness.run("SELECT mailgres.set_route('acme', '{capture}')")
     harness.run("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_route => 'acme')")
     harness.run("DELETE FROM mailgres.route_providers WHERE route = 'acme'")
-    harness.run("INSERT INTO mailgres.providers (name, kind) VALUES ('a-null', 'null')")
+    harness.run(
+        "INSERT INTO mailgres.providers (name, kind, captures) VALUES ('a-file', 'file', true)"
+    )
     found = harness.finding("stuck-emails")
     assert (found.severity, found.message) == (
         "error",
@@ -215,7 +217,7 @@ def test_of_a_tenant_that_is_paused(harness: DoctorHarness) -> None:
 )
 def test_doctor_queue_providers(harness: DoctorHarness, fault: str, words: str) -> None:
     # as one that sends: that a route only captures is a finding of its own
-    harness.run("UPDATE mailgres.providers SET kind = 'smtp' WHERE name = 'capture'")
+    harness.run("UPDATE mailgres.providers SET captures = false WHERE name = 'capture'")
     assert harness.findings("providers") == []
     harness.run(fault)
     assert words in harness.fixed("providers").message

@@ -173,7 +173,7 @@ def test_those_before_a_failure_are_told(
 
 def test_a_schedule_without_a_worker(harness: JanitorHarness) -> None:
     """`janitor --all` and `process` tell it in lines of JSON."""
-    program = Program(harness.url, {"MAILGRES_PROVIDERS": "null"})
+    program = Program(harness.url, {"MAILGRES_PROVIDERS": "capture"})
     first = by_hand(harness)
     lines = program.run("janitor", "--all").stderr.splitlines()
     assert [one["jobId"] for one in map(json.loads, lines) if one.get("event") == "JobFailed"] == [

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from mailgres import logs
 from mailgres.safe_errors import reason, redact_addresses
-from mailgres.settings import Settings
-from mailgres.settings.accounts import Account
+from mailgres.settings import Account, Settings
 from mailgres.settings.model import LogFormat
 from support import privacy
 
@@ -29,7 +28,7 @@ SETTINGS = Settings(
     log_level="debug",
     database_url=f"postgresql://me:{PASSWORD}@db.example.com/mail",
     resend_api_key="re_a_key_of_resend",
-    named_accounts=(Account("resend-acme", "resend", api_key="re_a_key_of_acme"),),
+    named_accounts=(Account("resend-acme", "resend", {"api_key": "re_a_key_of_acme"}),),
 )
 SECRETS = (PASSWORD, "p@ss-w0rd-of-the-database", "re_a_key_of_resend", "re_a_key_of_acme")
 

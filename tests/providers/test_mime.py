@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailgres.model import Attachment
-from mailgres.providers.capture import as_eml, as_json
+from mailgres.providers.capture.provider import as_eml, as_json
 from mailgres.providers.header import Unsendable, mailbox
 from mailgres.providers.mime import Letter, compose, envelope, message_id, write
 from providers.mails import PDF, mail

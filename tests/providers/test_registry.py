@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from mailgres.errors import MailgresError
-from mailgres.providers.registry import open_provider
+from mailgres.providers.registry import PROVIDERS, open_provider
 from mailgres.settings import Account
-from mailgres.settings.accounts import KINDS
 
 ACCOUNTS = [
     Account("capture", "capture"),
-    Account("null-2", "null"),
-    Account("resend-acme", "resend", api_key="re_1", api_url="https://example.com"),
-    Account("ses-eu", "ses", region="eu-west-1", configuration_set="events", profile="acme"),
-    Account("smtp", "smtp", url="smtp://me:pw@mx"),
+    Account("resend-acme", "resend", {"api_key": "re_1", "api_url": "https://example.com"}),
+    Account(
+        "ses-eu", "ses", {"region": "eu-west-1", "configuration_set": "events", "profile": "acme"}
+    ),
+    Account("smtp", "smtp", {"url": "smtp://me:pw@mx"}),
 ]
 
 
@@ -27,7 +27,7 @@ def keep(messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
-    assert {account.kind for account in ACCOUNTS} == set(KINDS)
+    assert {account.kind for account in ACCOUNTS} == set(PROVIDERS)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS, ids=lambda account: account.name)

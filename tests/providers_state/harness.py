@@ -43,7 +43,7 @@ class ProviderHarness(Queue):
     def add(self, name: str, *, keys: bool = True, batch: int = 1, **columns: Any) -> None:
         """Make a provider; one that takes several emails and keys has fixed batches."""
         values = {
-            "name": name, "kind": "null", "idempotent": keys, "batch_size": batch,
+            "name": name, "kind": "test", "idempotent": keys, "batch_size": batch,
             "fixed_batches": keys and batch > 1, **columns,
         }  # fmt: skip
         self.conn.execute(

@@ -110,7 +110,7 @@ def test_metrics_tenants_are_bounded(
     harness: E2eHarness, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "MOST_TENANTS", 3)
-    harness.use("null")
+    harness.use("capture")
     for n in range(8):
         for _ in range(8 - n):
             harness.enqueue(tenant_id=f"tenant-{n}", from_email="a@example.com")

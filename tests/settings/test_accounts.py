@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from mailgres.cli import main
 from mailgres.settings import Account, InvalidSettings, Settings, load
-from mailgres.settings.kinds import MASK
+from mailgres.values.kinds import MASK
 from settings.samples import everything_in, refused
 
 SECRET = "s3cr3t-w0rd"
@@ -28,7 +28,7 @@ def toml(directory: Path, text: str, mode: int = 0o600) -> Path:
 def test_plain_names_are_the_settings() -> None:
     settings = load(
         {
-            "MAILGRES_PROVIDERS": "resend,ses,smtp,capture,null",
+            "MAILGRES_PROVIDERS": "resend,ses,smtp,capture",
             "RESEND_API_KEY": "re_1",
             "AWS_REGION": "eu-west-1",
             "MAILGRES_SES_PROFILE": "acme",
@@ -37,11 +37,12 @@ def test_plain_names_are_the_settings() -> None:
         }
     )
     assert settings.accounts() == (
-        Account("resend", "resend", api_key="re_1", api_url="https://api.resend.com"),
-        Account("ses", "ses", region="eu-west-1", configuration_set="events", profile="acme"),
-        Account("smtp", "smtp", url="smtp://mx"),
+        Account("resend", "resend", {"api_key": "re_1", "api_url": "https://api.resend.com"}),
+        Account(
+            "ses", "ses", {"region": "eu-west-1", "configuration_set": "events", "profile": "acme"}
+        ),
+        Account("smtp", "smtp", {"url": "smtp://mx"}),
         Account("capture", "capture"),
-        Account("null", "null"),
     )
 
 
@@ -61,10 +62,12 @@ def test_variables_of_accounts() -> None:
     )
     settings.check_providers()
     assert settings.accounts() == (
-        Account("resend-acme", "resend", api_key="re_acme", api_url="https://example.com"),
-        Account("resend-b_c-d", "resend", api_key="re_bcd", api_url="https://api.resend.com"),
-        Account("ses-x", "ses", region="eu-west-1", profile="x"),
-        Account("smtp-x", "smtp", url="smtps://mx"),
+        Account("resend-acme", "resend", {"api_key": "re_acme", "api_url": "https://example.com"}),
+        Account(
+            "resend-b_c-d", "resend", {"api_key": "re_bcd", "api_url": "https://api.resend.com"}
+        ),
+        Account("ses-x", "ses", {"region": "eu-west-1", "profile": "x"}),
+        Account("smtp-x", "smtp", {"url": "smtps://mx"}),
         Account("capture-2", "capture"),
     )
 
@@ -80,7 +83,10 @@ def test_the_file_and_the_environment(tmp_path: Path) -> None:
         "region = 'us-east-1'\n",
     )
     settings = load({"MAILGRES_SES_US_REGION": "us-east-2"}, {}, tmp_path)
-    assert [account.region for account in settings.accounts()] == ["eu-west-1", "us-east-2"]
+    assert [account.options["region"] for account in settings.accounts()] == [
+        "eu-west-1",
+        "us-east-2",
+    ]
     shown = {each.name: (each.value, str(each.origin)) for each in settings.explain()}
     assert shown["accounts.ses-eu.configuration_set"] == ("events", "mailgres.toml line 4")
     assert shown["accounts.ses-us.region"] == (
@@ -215,7 +221,7 @@ def test_a_file_that_everybody_can_read(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_accounts_made_in_python() -> None:
-    account = Account("smtp-a", "smtp", url="smtp://mx")
+    account = Account("smtp-a", "smtp", {"url": "smtp://mx"})
     settings = Settings(providers=("smtp-a",), named_accounts=(account,))
     assert settings.accounts() == (account,)
     settings.check_providers()

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from mailgres.cli import main
 from mailgres.settings import DEFINITIONS, Settings, load
-from mailgres.settings.kinds import MASK
-from mailgres.settings.urls import masked
+from mailgres.values.kinds import MASK
+from mailgres.values.urls import masked
 from settings.samples import everything_in, refused
 
 SECRET = "s3cr3t-w0rd"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailgres.settings import DEFINITIONS, InvalidSettings, Rate, Settings, load
-from mailgres.settings.kinds import Duration, Number, PerTime
+from mailgres.values.kinds import Duration, Number, PerTime
 from settings.samples import GOOD
 
 ANY_DURATION = Duration("0s", "36500d")
@@ -127,7 +127,7 @@ def test_settings_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.concurrency = 1  # type: ignore[misc]
     with pytest.raises((AttributeError, TypeError)):
-        settings.something = 1  # type: ignore[attr-defined]
+        settings.something = 1
     assert not hasattr(settings, "__dict__")
 
 

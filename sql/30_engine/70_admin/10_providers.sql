@@ -21,21 +21,22 @@ CREATE FUNCTION mailgres.register_providers(p_providers jsonb) RETURNS text[]
     LANGUAGE sql
 AS $$
     WITH given AS (
-        SELECT x.name, x.kind, x.idempotent, x.batch_size, coalesce(x.fixed_batches, false) AS fixed_batches
+        SELECT x.name, x.kind, coalesce(x.captures, false) AS captures, x.idempotent, x.batch_size,
+               coalesce(x.fixed_batches, false) AS fixed_batches
         FROM jsonb_to_recordset(p_providers)
-            AS x(name text, kind text, idempotent boolean, batch_size int, fixed_batches boolean)
+            AS x(name text, kind text, captures boolean, idempotent boolean, batch_size int, fixed_batches boolean)
     ), registered AS (
-        INSERT INTO mailgres.providers AS p (name, kind, idempotent, batch_size, fixed_batches)
+        INSERT INTO mailgres.providers AS p (name, kind, captures, idempotent, batch_size, fixed_batches)
         SELECT g.* FROM given g
         -- a restart with the same settings writes nothing
         WHERE NOT EXISTS (
             SELECT FROM mailgres.providers k
-            WHERE (k.name, k.kind, k.idempotent, k.batch_size, k.fixed_batches)
-                  = (g.name, g.kind, g.idempotent, g.batch_size, g.fixed_batches))
+            WHERE (k.name, k.kind, k.captures, k.idempotent, k.batch_size, k.fixed_batches)
+                  = (g.name, g.kind, g.captures, g.idempotent, g.batch_size, g.fixed_batches))
         ORDER BY g.name
         ON CONFLICT (name) DO UPDATE
-            SET kind = excluded.kind, idempotent = excluded.idempotent, batch_size = excluded.batch_size,
-                fixed_batches = excluded.fixed_batches
+            SET kind = excluded.kind, captures = excluded.captures, idempotent = excluded.idempotent,
+                batch_size = excluded.batch_size, fixed_batches = excluded.fixed_batches
         RETURNING p.name, p.xmax = 0 AS is_new
     )
     SELECT coalesce(array_agg(r.name) FILTER (WHERE r.is_new), '{}') FROM registered r
@@ -45,7 +46,7 @@ COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
     'Registers providers; returns the names of those that were not known.';
 
 -- A worker says at its start which providers it has, in the order of preference:
--- [{name, kind, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
+-- [{name, kind, captures, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
 -- They are registered, and those with a route of their own get it, by the same name:
 -- accounts of some tenants. The default route and the rate limits are everybody's. The
 -- first worker sets them, if the route is still as the migration made it; after that

@@ -11,7 +11,7 @@ import click
 from mailgres import __version__
 from mailgres.cli.support.errors import FriendlyGroup
 from mailgres.resources import schema_revision
-from mailgres.settings.kinds import suggestion
+from mailgres.values.kinds import suggestion
 
 __all__ = ["main"]
 

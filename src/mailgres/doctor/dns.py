@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
 from mailgres.doctor.resolver import NoAnswer, txt
-from mailgres.doctor.setup import LOCAL_KINDS
+from mailgres.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mailgres.doctor.finding import DoctorContext
+    from mailgres.providers.base import ProviderKind
 
 NAME = "dns"
-SENDS_BY = {"resend": "include:amazonses.com", "ses": "include:amazonses.com", "smtp": "mx"}
-"""What an SPF record has to say for each kind of provider."""
 
 
 def from_domain(context: DoctorContext) -> Iterator[Finding]:
     """SPF, DMARC and, where its name is known, DKIM of the domains that emails come from."""
     for domain, kinds in _senders(context):
-        if kinds:
-            yield from _examine(domain, kinds, context)
+        # A worker of a later version may have registered a kind that is not known here.
+        if known := [PROVIDERS[kind] for kind in sorted(kinds) if kind in PROVIDERS]:
+            yield from _examine(domain, known, context)
 
 
 def _senders(context: DoctorContext) -> Iterator[tuple[str, set[str]]]:
@@ -31,19 +31,21 @@ def _senders(context: DoctorContext) -> Iterator[tuple[str, set[str]]]:
     if context.as_worker:
         domain = domain_of(context.settings.from_email)
         if domain is not None:
-            yield domain, {one.kind for one in context.settings.accounts()} - LOCAL_KINDS
+            kinds = {one.kind for one in context.settings.accounts()}
+            yield domain, {kind for kind in kinds if not PROVIDERS[kind].captures}
     elif context.connection is not None and context.migrated:
         for row in context.ask("sending"):
-            yield row["domain"], set(row["kinds"]) - LOCAL_KINDS
+            yield row["domain"], set(row["kinds"])
 
 
-def _examine(domain: str, kinds: set[str], context: DoctorContext) -> Iterator[Finding]:
+def _examine(domain: str, kinds: list[ProviderKind], context: DoctorContext) -> Iterator[Finding]:
     asked = context.nameservers
     try:
         yield from _spf(domain, kinds, asked)
         yield from _dmarc(domain, asked)
-        if "resend" in kinds:
-            yield from _dkim(domain, asked)
+        for kind in kinds:
+            if kind.dkim:
+                yield from _dkim(domain, kind, asked)
     except NoAnswer:
         yield Finding(NAME, "info", f"not checked: no name server said anything about {domain}")
 
@@ -54,9 +56,10 @@ def domain_of(sender: str | None) -> str | None:
     return match[1].lower() if match else None
 
 
-def _spf(domain: str, kinds: set[str], asked: tuple[str, ...] | None) -> Iterator[Finding]:
-    # Resend sends from a subdomain of its own, and so does SES with a MAIL FROM domain.
-    names = (f"send.{domain}", domain) if "resend" in kinds else (domain,)
+def _spf(
+    domain: str, kinds: list[ProviderKind], asked: tuple[str, ...] | None
+) -> Iterator[Finding]:
+    names = [*(f"{kind.mail_from}.{domain}" for kind in kinds if kind.mail_from), domain]
     found = {name: _starting(txt(name, asked), "v=spf1") for name in names}
     for name, records in found.items():
         if len(records) > 1:
@@ -74,7 +77,7 @@ def _spf(domain: str, kinds: set[str], asked: tuple[str, ...] | None) -> Iterato
                 f"end the TXT record of {name} with ~all instead",
             )
     if not any(found.values()):
-        means = " ".join(sorted({SENDS_BY[kind] for kind in kinds if kind in SENDS_BY}))
+        means = " ".join(sorted({kind.spf for kind in kinds if kind.spf}))
         yield Finding(
             NAME,
             "warning",
@@ -97,14 +100,14 @@ def _dmarc(domain: str, asked: tuple[str, ...] | None) -> Iterator[Finding]:
     )
 
 
-def _dkim(domain: str, asked: tuple[str, ...] | None) -> Iterator[Finding]:
-    name = f"resend._domainkey.{domain}"
+def _dkim(domain: str, kind: ProviderKind, asked: tuple[str, ...] | None) -> Iterator[Finding]:
+    name = f"{kind.dkim}.{domain}"
     if not any("p=" in record for record in txt(name, asked)):
         yield Finding(
             NAME,
             "warning",
-            f"{name} has no key: {domain} is not set up at Resend",
-            "add the records that https://resend.com/domains shows, then verify the domain",
+            f"{name} has no key: {domain} is not set up at {kind.title}",
+            f"add the records that {kind.title} shows for the domain, then verify it there",
         )
 
 

@@ -407,7 +407,7 @@ FROM (SELECT count(*) AS emails, mode() WITHIN GROUP (ORDER BY x.error_code) AS 
 -- really leave, at best one that is used already.
 SELECT r.route, r.paused,
        (SELECT p.name FROM mailgres.providers p
-        WHERE p.kind NOT IN ('capture', 'null')
+        WHERE NOT p.captures
         ORDER BY p.enabled DESC,
                  (SELECT count(*) FROM mailgres.route_providers u WHERE u.provider = p.name) DESC, p.name
         LIMIT 1) AS provider
@@ -433,14 +433,14 @@ LIMIT 10
 SELECT m.provider, m.routes FROM mailgres.missing_providers() m
 
 -- default_route --
-SELECT rp.provider, p.kind FROM mailgres.route_providers rp JOIN mailgres.providers p ON p.name = rp.provider
+SELECT rp.provider, p.captures FROM mailgres.route_providers rp JOIN mailgres.providers p ON p.name = rp.provider
 WHERE rp.route = 'default' ORDER BY rp.position
 
 -- sending --
--- What the workers seen lately say that emails come from, and the kinds of providers that routes lead to.
+-- What the workers seen lately say that emails come from, and the kinds of providers that really send and that routes lead to.
 SELECT DISTINCT w.details ->> 'from_domain' AS domain,
        (SELECT coalesce(array_agg(DISTINCT p.kind), '{}') FROM mailgres.route_providers rp
-        JOIN mailgres.providers p ON p.name = rp.provider) AS kinds
+        JOIN mailgres.providers p ON p.name = rp.provider AND NOT p.captures) AS kinds
 FROM mailgres.workers w
 WHERE w.details ->> 'from_domain' IS NOT NULL AND w.seen_at > mailgres.now() - interval '1 day'
 ORDER BY 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.setup import LOCAL_KINDS, NOT_A_WORKER
+from mailgres.doctor.setup import NOT_A_WORKER
 from mailgres.errors import MailgresError
-from mailgres.providers.registry import open_provider
+from mailgres.providers.registry import PROVIDERS, open_provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 PROVIDER_TIMEOUT_SECONDS = 10.0
 """Seconds that a provider has to answer; a worker gives it longer."""
-ADVICE = {
-    "resend": "Make a key at https://resend.com/api-keys and set it",
-    "ses": "Set the region and credentials that AWS's tools use, or a profile of theirs",
-    "smtp": "Check host, port, user, password and tls of its URL",
-}
-"""What to do about credentials that are not good."""
 LATER = "The provider cannot be asked now: try again"
 
 
@@ -41,7 +35,7 @@ def check_account(account: Account, settings: Settings, *, at_most: float | None
 def advice(account: Account, result: Result) -> str:
     """What to do about an account that is not good."""
     of_account = result.verdict in ("config", "permanent")
-    what = ADVICE.get(account.kind, LATER) if of_account else LATER
+    what = PROVIDERS[account.kind].advice if of_account else LATER
     more = f"; `mailgres errors explain {result.code}` says more" if result.code else ""
     return f"{what}{more}."
 
@@ -52,7 +46,7 @@ def credentials(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("credentials", "info", NOT_A_WORKER)
         return
     for account in context.settings.accounts():
-        if account.kind in LOCAL_KINDS:
+        if PROVIDERS[account.kind].captures:
             continue
         try:
             result = check_account(account, context.settings, at_most=PROVIDER_TIMEOUT_SECONDS)
@@ -137,7 +131,7 @@ def _missing(context: DoctorContext) -> Iterator[Finding]:
 
 def _only_captured(context: DoctorContext) -> Iterator[Finding]:
     routes = context.ask("default_route")
-    if routes and all(row["kind"] in LOCAL_KINDS for row in routes):
+    if routes and all(row["captures"] for row in routes):
         kept = "no email leaves by the route default: it leads to capture"
         yield Finding("providers", "info", kept, "export MAILGRES_PROVIDERS=resend")
 

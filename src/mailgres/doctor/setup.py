@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mailgres.doctor.finding import Check, Finding
+from mailgres.providers.registry import PROVIDERS
 from mailgres.settings import InvalidSettings
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ NAME = "settings"
 NOT_A_WORKER = (
     "not checked: this shell names no providers, so it is not a worker's; --as-worker checks it"
 )
-LOCAL_KINDS = {"capture", "null"}
-"""Kinds of providers by which nothing leaves."""
 
 
 def settings(context: DoctorContext) -> Iterator[Finding]:
@@ -33,7 +32,7 @@ def settings(context: DoctorContext) -> Iterator[Finding]:
     except InvalidSettings as error:
         for problem in error.problems:
             yield Finding(NAME, "error", problem.message, problem.hint)
-    leaving = [account.name for account in given.accounts() if account.kind not in LOCAL_KINDS]
+    leaving = [one for one in given.accounts() if not PROVIDERS[one.kind].captures]
     if not leaving:
         kept = "a worker with these settings sends nothing: they name no provider but capture"
         yield Finding(NAME, "info", kept, "export MAILGRES_PROVIDERS=resend")

@@ -1,14 +1,18 @@
-"""What the worker knows of a provider."""
+"""The interface of a provider, and the declaration of a kind of provider."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mailgres.model import Limits, Message, Result
+    from mailgres.providers.faults import Rule
+    from mailgres.values.kinds import Kind
+
+    Keep = Callable[[Sequence[Mapping[str, Any]]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Provider(Protocol):
 
     @property
     def kind(self) -> str:
-        """Which service it is."""
+        """The kind of provider: a key of the registry."""
         ...
 
     @property
@@ -71,3 +75,67 @@ class Provider(Protocol):
     def close(self) -> None:
         """Let go of connections."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting of a kind of provider: `{kind}_{name}` in the settings, `name` of an account.
+
+    `also`: variables of other programs that mean the same. `needed`: an account cannot send without
+    it. `shared`: an account that does not set it uses the value of its kind.
+    """
+
+    name: str
+    value: Kind[Any]
+    about: str
+    default: object = None
+    also: tuple[str, ...] = ()
+    secret: bool = False
+    needed: bool = False
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account at a provider, with the options that are set. Its text holds no secret."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a worker gives a provider.
+
+    `timeout`: seconds that a call may take. `connections`: how many calls are made at once.
+    `keep`: stores messages in the database, for `capture`.
+    """
+
+    timeout: float
+    connections: int
+    keep: Keep
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKind:
+    """Everything that mailgres knows of a kind of provider.
+
+    `open`: makes the provider of an account and connects nothing; it alone imports the kind's
+    library. `rules`: classify the faults of its calls. `captures`: emails stay in the database and
+    none leaves. `advice`: what to do about refused credentials. `spf`: what the SPF record of a
+    sender's domain needs. `mail_from`: the subdomain that has the SPF record, if the provider sends
+    from one. `dkim`: the name below the domain that has the provider's DKIM key, if it is known.
+    """
+
+    kind: str
+    title: str
+    open: Callable[[Account, Runtime], Provider]
+    options: tuple[Option, ...] = ()
+    rules: Sequence[Rule] = ()
+    protocol: Literal["http", "smtp"] = "http"
+    captures: bool = False
+    advice: str = ""
+    spf: str | None = None
+    mail_from: str | None = None
+    dkim: str | None = None

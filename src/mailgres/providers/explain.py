@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 
 from mailgres.providers.faults import UNKNOWN, Rule, classify
 from mailgres.providers.own_faults import OWN_RULES
-from mailgres.providers.resend.faults import RESEND_RULES
-from mailgres.providers.ses.faults import SES_RULES
-from mailgres.providers.smtp.faults import SMTP_RULES
+from mailgres.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 TABLES: Mapping[str, Sequence[Rule]] = {
-    "Resend": RESEND_RULES,
-    "SES": SES_RULES,
-    "SMTP": SMTP_RULES,
+    **{each.title: each.rules for each in PROVIDERS.values() if each.rules},
     "mailgres": OWN_RULES,
 }
 """The rules of every provider, in the order in which they are asked."""
@@ -56,6 +52,7 @@ CONSEQUENCES: Mapping[str, str] = {
 """What happens to an email after a fault of each class."""
 
 
+_SMTP = {each.title for each in PROVIDERS.values() if each.protocol == "smtp"}
 _OF_HTTP = frozenset(status.value for status in HTTPStatus)
 
 
@@ -126,12 +123,12 @@ def _found(provider: str, rules: Sequence[Rule], code: str) -> Iterator[Rule]:
         yield from (rule for rule in rules if rule.code and rule.status == status)
         decided = classify(rules, status=status, code=f"http_{status}")
         # A rule for a range of statuses would have an answer for those of other protocols, too.
-        if not isinstance(decided.status, range) or (status in _OF_HTTP) != (provider == "SMTP"):
+        if not isinstance(decided.status, range) or (status in _OF_HTTP) != (provider in _SMTP):
             # Before it come those that depend on the text.
             first = rules[: rules.index(decided)] if decided is not UNKNOWN else ()
             yield from (rule for rule in first if rule.code is None and _has(rule, status))
             yield from _known(decided)
-    elif provider == "SMTP" and re.fullmatch(r"[45]\.\d{1,3}\.\d{1,3}", code, re.ASCII):
+    elif provider in _SMTP and re.fullmatch(r"[45]\.\d{1,3}\.\d{1,3}", code, re.ASCII):
         # An enhanced code comes with a status; which one, its first digit tells well enough.
         yield from _known(classify(rules, status=int(code[0]) * 100 + 50, code=code, text=code))
 

@@ -5,10 +5,9 @@ profile, that over the default. Each setting is defined once, as a field of `Set
 variables, keys of the file, messages and docs/settings.md are derived from that.
 """
 
-from mailgres.settings.accounts import Account
+from mailgres.providers.base import Account
 from mailgres.settings.definitions import Definition, Origin
 from mailgres.settings.errors import InvalidSettings, Problem
-from mailgres.settings.kinds import Rate
 from mailgres.settings.loading import load
 from mailgres.settings.model import (
     DEFINITIONS,
@@ -17,6 +16,7 @@ from mailgres.settings.model import (
     QueueDefaults,
     Settings,
 )
+from mailgres.values.kinds import Rate
 
 __all__ = [
     "DEFINITIONS",

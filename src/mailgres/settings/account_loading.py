@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from mailgres.settings.accounts import OPTIONS, Account, key_of, kind_of, variable_of
+from mailgres.providers.base import Account
+from mailgres.settings.accounts import OPTIONS, key_of, kind_of, variable_of
 from mailgres.settings.definitions import PREFIX, Origin
 from mailgres.settings.errors import Problem
-from mailgres.settings.kinds import AccountNames, BadValue, suggestion
 from mailgres.settings.model import DEFINITIONS
+from mailgres.values.kinds import AccountNames, BadValue, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +72,7 @@ def read_accounts(
                 message = f"{key_of(name, option)}, from {origin}: {why}"
                 problems.append(Problem(message, f"Give {kind.allowed}."))
         if options:
-            found.append(Account(name, kind_of(name), **options))
+            found.append(Account(name, kind_of(name), options))
     return Accounts(tuple(found), origins)
 
 

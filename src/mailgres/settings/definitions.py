@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mailgres.settings.kinds import Kind
+    from mailgres.values.kinds import Kind
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -104,9 +104,9 @@ def _text(kind: Kind[Any], default: object) -> str:
 
 
 def definitions(cls: type[Any]) -> dict[str, Definition]:
-    """Return the settings that a class defines, in order."""
+    """Return the settings that a class defines, in their order; inherited ones come last."""
+    fields = [field for field in dataclasses.fields(cls) if _DEFINITION in field.metadata]
     return {
         field.name: Definition(name=field.name, **field.metadata[_DEFINITION])
-        for field in dataclasses.fields(cls)
-        if _DEFINITION in field.metadata
+        for field in sorted(fields, key=lambda field: field.name not in cls.__annotations__)
     }

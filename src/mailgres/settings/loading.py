@@ -10,8 +10,8 @@ from mailgres.settings import files
 from mailgres.settings.account_loading import TABLE, is_secret, is_variable, read_accounts
 from mailgres.settings.definitions import PREFIX, Origin
 from mailgres.settings.errors import InvalidSettings, Problem
-from mailgres.settings.kinds import BadValue, suggestion
 from mailgres.settings.model import DEFINITIONS, PROFILES, Settings
+from mailgres.values.kinds import BadValue, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,14 +6,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from mailgres.settings.accounts import KINDS, NEEDED, OPTIONS, Account, key_of, kind_of, variable_of
+from mailgres.providers.base import Account
+from mailgres.providers.registry import PROVIDERS
+from mailgres.settings.accounts import NEEDED, OPTIONS, key_of, kind_of, variable_of
 from mailgres.settings.definitions import DEFAULT, Definition, Origin, definitions, setting
 from mailgres.settings.errors import InvalidSettings, Problem
-from mailgres.settings.kinds import (
+from mailgres.values.kinds import (
     AccountNames,
     BadValue,
     Choice,
@@ -24,7 +26,7 @@ from mailgres.settings.kinds import (
     Rate,
     Text,
 )
-from mailgres.settings.urls import ApiUrl, DatabaseUrl, SmtpUrl, WebhookUrl
+from mailgres.values.urls import DatabaseUrl, WebhookUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,8 +86,28 @@ class Explanation:
     origin: Origin
 
 
+ProviderSettings: Any = make_dataclass(
+    "ProviderSettings",
+    [
+        (
+            f"{each.kind}_{option.name}",
+            Any,
+            setting(
+                option.value, option.about, option.default, also=option.also, secret=option.secret
+            ),
+        )
+        for each in PROVIDERS.values()
+        for option in each.options
+    ],
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""The settings that the kinds of providers declare."""
+
+
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
-class Settings:
+class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known when it runs
     """How this process works. Made by `load`, or directly, as `Settings(lease=…)`."""
 
     profile: Profile = setting(
@@ -153,7 +175,7 @@ class Settings:
     )
     reply_to: str | None = setting(_SENDER, "Reply address of these emails.", None)
     providers: tuple[str, ...] = setting(
-        AccountNames(KINDS),
+        AccountNames(tuple(PROVIDERS)),
         "Providers that send, in order of preference; `capture` keeps emails in the database.",
         ("capture",),
     )
@@ -162,31 +184,6 @@ class Settings:
         "Longest time a call to a provider may take.",
         timedelta(seconds=30),
     )
-    resend_api_key: str | None = setting(
-        Text("an API key from resend.com", r"[!-~]+", "KEY"),
-        "API key of Resend.",
-        None,
-        also=("RESEND_API_KEY",),
-        secret=True,
-    )
-    resend_api_url: str = setting(ApiUrl(), "Base URL of Resend's API.", "https://api.resend.com")
-    ses_region: str | None = setting(
-        Text("a region such as eu-west-1", r"[a-z]{2,3}(-[a-z]+)+-\d{1,2}", "REGION"),
-        "AWS region of SES.",
-        None,
-        also=("AWS_REGION", "AWS_DEFAULT_REGION"),
-    )
-    ses_configuration_set: str | None = setting(
-        Text("letters, digits, - and _, at most 64", r"[A-Za-z0-9_-]{1,64}", "NAME"),
-        "Configuration set of SES.",
-        None,
-    )
-    ses_profile: str | None = setting(
-        Text("the name of a profile in AWS's own files", r"[^\[\]\s]+", "NAME", 200),
-        "Profile in AWS's files that has the credentials; by default AWS's tools choose.",
-        None,
-    )
-    smtp_url: str | None = setting(SmtpUrl(), "SMTP server.", None, secret=True)
     alert_email: str | None = setting(
         Text("one plain address such as admin@example.com", _ADDRESS, "ADDRESS", 254),
         "Recipient of alerts and dead-letter notifications, sent through the queue itself.",
@@ -260,7 +257,7 @@ class Settings:
             Explanation(key, definition.show(value), self.origins.get(key, DEFAULT))
             for account in self.named_accounts
             for option in OPTIONS.get(account.kind, ())
-            if (value := getattr(account, option)) is not None
+            if (value := account.options.get(option)) is not None
             for key, definition in [
                 (key_of(account.name, option), DEFINITIONS[f"{account.kind}_{option}"])
             ]
@@ -272,19 +269,16 @@ class Settings:
         return tuple(map(self._account, self.providers))
 
     def _account(self, name: str) -> Account:
-        """Return an account: a plain name uses the settings of its kind, others override them."""
+        """Return an account: a plain name has the settings of its kind, others their own."""
         kind = kind_of(name)
-        if name == kind:
-            options = {
-                option: getattr(self, f"{kind}_{option}") for option in OPTIONS.get(kind, ())
-            }
-            return Account(name, kind, **options)
-        own = next((each for each in self.named_accounts if each.name == name), Account(name, kind))
-        if kind == "resend" and own.api_url is None:
-            return replace(own, api_url=self.resend_api_url)
-        if kind == "ses" and own.region is None:
-            return replace(own, region=self.ses_region)
-        return own
+        own = next((each.options for each in self.named_accounts if each.name == name), {})
+        of_kind = {
+            option.name: value
+            for option in PROVIDERS[kind].options
+            if (name == kind or option.shared)
+            and (value := getattr(self, f"{kind}_{option.name}")) is not None
+        }
+        return Account(name, kind, {**of_kind, **own})
 
     def queue_defaults(self) -> QueueDefaults:
         """Return the defaults that the worker writes into the database when it starts."""
@@ -297,8 +291,9 @@ class Settings:
         problems = [
             Problem(f"providers, from {self.origin('providers')}: {account.name} needs {key}", hint)
             for account in self.accounts()
-            if account.kind in NEEDED and getattr(account, NEEDED[account.kind]) is None
-            for key, hint in [_how_to_give(account.name, NEEDED[account.kind])]
+            for kind, option in NEEDED
+            if account.kind == kind and option not in account.options
+            for key, hint in [_how_to_give(account.name, option)]
         ]
         if problems:
             raise InvalidSettings(problems)
@@ -315,7 +310,7 @@ class Settings:
         plain = [
             f"{kind}_{option} is set, but emails are only captured, because providers does not name"
             f" {kind}"
-            for kind, option in NEEDED.items()
+            for kind, option in NEEDED
             if getattr(self, f"{kind}_{option}") is not None
         ]
         return (*plain, *unused)

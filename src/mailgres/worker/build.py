@@ -11,7 +11,7 @@ import psycopg
 from mailgres import __version__
 from mailgres.janitor import JANITORS, AlertTargets, WorkerInfo
 from mailgres.janitor.scheduler import Scheduler
-from mailgres.providers.registry import open_provider
+from mailgres.providers.registry import PROVIDERS, open_provider
 from mailgres.safe_errors import reason
 from mailgres.sender import Renderer, Sender
 from mailgres.worker.registration import register_worker
@@ -33,8 +33,6 @@ JANITOR_STOP_SECONDS = 2.0
 """Seconds that janitors get to finish on shutdown."""
 SIGN_OFF_SECONDS = 1.0
 """Seconds that a stopping worker waits for a connection to sign off."""
-LOCAL_KINDS = {"capture", "null"}
-"""Kinds of providers that send nothing."""
 
 
 @contextmanager
@@ -74,7 +72,7 @@ class Pipeline:
         self.settings = settings
         self.store = store
         self.providers = tuple(providers)
-        self.sends = any(provider.kind not in LOCAL_KINDS for provider in providers.values())
+        self.sends = any(not PROVIDERS[provider.kind].captures for provider in providers.values())
         self._on_demand = on_demand
         sender = settings.from_email or (None if self.sends else CAPTURE_SENDER)
         self._sender = Sender(

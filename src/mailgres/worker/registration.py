@@ -14,6 +14,7 @@ import psycopg
 
 from mailgres.database import first_line
 from mailgres.errors import MailgresError
+from mailgres.providers.registry import PROVIDERS
 from mailgres.settings import DEFINITIONS
 from mailgres.sqlstates import from_database
 
@@ -77,6 +78,7 @@ def described(settings: Settings, providers: dict[str, Provider]) -> list[dict[s
         {
             "name": name,
             "kind": provider.kind,
+            "captures": PROVIDERS[provider.kind].captures,
             "idempotent": provider.capabilities.idempotent,
             "batch_size": provider.capabilities.batch_size,
             "fixed_batches": provider.capabilities.fixed_batches,

@@ -17,7 +17,7 @@ from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import settings_options
 from mailgres.cli.support.output import as_json, moment, reader, table
 from mailgres.cli.support.timeline import length
-from mailgres.settings.kinds import Duration
+from mailgres.values.kinds import Duration
 
 if TYPE_CHECKING:
     from mailgres.settings import Settings

@@ -16,7 +16,7 @@ from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.output import as_json, moment
 from mailgres.cli.support.payload import read_payload
 from mailgres.errors import RequestRefused, UnknownTemplate
-from mailgres.settings.kinds import BadValue, Duration, suggestion
+from mailgres.values.kinds import BadValue, Duration, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.output import NONE, as_json, reader, table
-from mailgres.settings.kinds import BadValue, Duration, Or
+from mailgres.values.kinds import BadValue, Duration, Or
 
 _WAIT = Duration("1ms", "30d")
 _EXPIRY = Or("never", Duration("1s", "3650d"))

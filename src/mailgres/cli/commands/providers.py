@@ -22,13 +22,13 @@ from mailgres.cli.support.output import (
     table,
     when,
 )
-from mailgres.settings.kinds import Duration, Number, Or, PerTime
+from mailgres.values.kinds import Duration, Number, Or, PerTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime, timedelta
 
-    from mailgres.settings.kinds import Rate
+    from mailgres.values.kinds import Rate
 
 _LENGTH = Duration("1s", "3650d")
 _RATE = Or("none", PerTime())

@@ -11,7 +11,7 @@ from mailgres.cli.support.options import settings_options
 from mailgres.cli.support.output import as_json, harmless
 from mailgres.doctor.sending import advice, check_account
 from mailgres.errors import UnknownProvider
-from mailgres.settings.kinds import suggestion
+from mailgres.values.kinds import suggestion
 
 if TYPE_CHECKING:
     from mailgres.model import Result

@@ -13,7 +13,7 @@ from mailgres.cli.support.job import RunOptions, with_run_options
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.output import when
-from mailgres.settings.kinds import BadValue, Duration
+from mailgres.values.kinds import BadValue, Duration
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,11 +12,11 @@ from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.output import Nothing, as_json, harmless, moment, rate, reader, table
 from mailgres.errors import OrderRefused
-from mailgres.settings.kinds import Or, PerTime, suggestion
+from mailgres.values.kinds import Or, PerTime, suggestion
 
 if TYPE_CHECKING:
     from mailgres.cli.support.operator import Operator
-    from mailgres.settings.kinds import Rate
+    from mailgres.values.kinds import Rate
 
 _NONE = "none"
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from mailgres.cli.support.output import moment
 from mailgres.errors import MailgresError
-from mailgres.settings.kinds import BadValue, Duration, suggestion
+from mailgres.values.kinds import BadValue, Duration, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from mailgres.errors import (
     UnknownRetryPolicy,
     UnknownRoute,
 )
-from mailgres.settings.kinds import suggestion
 from mailgres.sqlstates import from_database
+from mailgres.values.kinds import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mailgres.safe_errors import printable
-from mailgres.settings.kinds import BadValue
+from mailgres.values.kinds import BadValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from mailgres.settings.kinds import Kind
+    from mailgres.values.kinds import Kind
 
 INFINITY = "infinity"
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)

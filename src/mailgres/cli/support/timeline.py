@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mailgres.cli.support.output import INFINITY, instant, moment
-from mailgres.settings.kinds import Duration
+from mailgres.values.kinds import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -78,7 +78,7 @@ class SesProvider:
 
     def __init__(
         self,
-        region: str | None,
+        region: str | None = None,
         *,
         name: str = "ses",
         configuration_set: str | None = None,

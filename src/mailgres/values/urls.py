@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mailgres.settings.kinds import MASK, BadValue, Kind, Text
+from mailgres.values.kinds import MASK, BadValue, Kind, Text
 
 # Strict on purpose. A password with an unencoded `/`, `?`, `#` or `@` moves the borders between
 # the parts, and a part that may be shown would then hold a piece of the password: such a URL does

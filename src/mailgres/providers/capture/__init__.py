@@ -1,0 +1,19 @@
+"""Capture: emails are stored in the database and none leaves. For development."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mailgres.providers.base import ProviderKind
+
+if TYPE_CHECKING:
+    from mailgres.providers.base import Account, Provider, Runtime
+
+
+def _open(account: Account, runtime: Runtime) -> Provider:
+    from mailgres.providers.capture.provider import CaptureProvider  # noqa: PLC0415
+
+    return CaptureProvider(runtime.keep, account.name)
+
+
+CAPTURE = ProviderKind("capture", "capture", _open, captures=True)
