@@ -4,15 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Which PostgreSQL the tests run on: words out of `system` (the distribution's binaries) and
-# `wheel` (those of the `embedded` extra), one run each. Empty: DATABASE_URL if set, else the
-# first that is there.
+# Which PostgreSQL the tests run on: `system` (the distribution's binaries), `wheel` (those of the
+# `embedded` extra) or both, one run each. Empty: DATABASE_URL if set, else the first one found.
 POSTGRES ?=
-# How many tests run at once, each with a server of its own.
+# Number of concurrent test processes, each with its own server.
 JOBS ?= 4
 # More arguments for pytest: make test ARGS="-k migrate -x"
 ARGS ?=
-# What the soak's chaos is made from.
+# Seed of the random faults of the soak.
 SEED ?= 1
 
 .DEFAULT_GOAL := help
@@ -27,10 +26,10 @@ $(READY): pyproject.toml requirements/dev.txt scripts/make_venv.sh
 	@scripts/make_venv.sh $(VENV)
 	@touch $@
 
-demo: $(READY) ## Start a PostgreSQL, migrate, enqueue a few mails, show the queue
+demo: $(READY) ## Start a PostgreSQL, migrate, enqueue a few emails, show the queue
 	@$(BIN)/mailgres demo
 
-lint: $(READY) ## Style, types, import direction
+lint: $(READY) ## Check style, types and import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -50,7 +49,7 @@ else
 	done
 endif
 
-# What depends most on the version of PostgreSQL: in CI it runs on the second kind, too.
+# The tests that depend most on the version of PostgreSQL: CI runs them on the second kind, too.
 DATABASE_TESTS := $(addprefix tests/,claim lifecycle migrations processors)
 
 test-database: ## Run the tests that depend most on the version of PostgreSQL
@@ -72,28 +71,28 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/speed_table.py
 	$(BIN)/python scripts/pg_cron_jobs.py
 
-soak: $(READY) ## Send 20,000 mails through faults, killed workers and restarts (minutes); SEED=n
+soak: $(READY) ## Send 20,000 emails through faults, killed workers and restarts (minutes); SEED=n
 	@set -e; for kind in resend ses smtp; do \
 	    (cd tests && ../$(BIN)/python -m e2e.soak --kind $$kind --seed $(SEED) $(ARGS)); \
 	done
 
-peers: .venv-peers/.ready ## Make .venv-peers with the queues that benchmarks compare with
+peers: .venv-peers/.ready ## Make .venv-peers with the queues that the benchmarks compare with
 
 .venv-peers/.ready: requirements/peers.txt
 	python3 -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --requirement $<
 	@touch $@
 
-bench-monitoring: $(READY) ## Ask the views at ten million emails (15 minutes, 10 GB) and keep the result
+bench-monitoring: $(READY) ## Measure the views at ten million emails (15 minutes, 10 GB) and keep the result
 	$(BIN)/python -m benchmarks.monitoring
 
 bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
 	@for name in enqueue claim drain worker providers storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-requirements: $(READY) ## Pin what is installed now in requirements/dev.txt
+requirements: $(READY) ## Pin the installed versions in requirements/dev.txt
 	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new
 	mv requirements/dev.txt.new requirements/dev.txt
 
-clean: ## Remove what the tools leave behind (not .venv)
+clean: ## Remove the files that tools leave behind (not .venv)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts migrations -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Measures how fast mailgres is, always as a ratio against something else in the same run."""
+"""Measure how fast mailgres is, always as a ratio to something else in the same run."""

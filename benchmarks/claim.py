@@ -4,8 +4,8 @@
 
 (a) 1,000 ready rows; (b) 2 million ready in 10,000 tenants, one holding half; (c) plus 1 million
 sent; (d) plus 1 million scheduled for tomorrow, urgent, over 5,000 tenants. A claim at (a) and one
-at the large table are timed in turn, each in a transaction of its own. What is claimed at (a) is
-put back between the samples.
+at the large table are timed in turn, each in its own transaction. Emails claimed at (a) are given
+back between the samples.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TOMORROW = {
 
 
 WARM_UP = 5
-"""Claims that plan the statements and are not counted."""
+"""Warm-up claims, which plan the statements and are not counted."""
 
 
 def seed(conn: psycopg.Connection, rows: int, shape: dict[str, Any]) -> None:
@@ -69,12 +69,12 @@ def seed(conn: psycopg.Connection, rows: int, shape: dict[str, Any]) -> None:
 
 
 def claim(conn: psycopg.Connection, limit: int) -> None:
-    """One claim."""
+    """Make one claim."""
     conn.execute("SELECT count(*) FROM mailgres.claim('bench', %s)", (limit,)).fetchone()
 
 
 def put_back(conn: psycopg.Connection) -> None:
-    """Let everything claimed be ready again."""
+    """Give back everything that is claimed."""
     conn.execute(
         "SELECT count(*) FROM (SELECT mailgres.give_back(lease_token, array_agg(id))"
         " FROM email_queue WHERE status = 'sending' GROUP BY lease_token) x"
@@ -84,11 +84,11 @@ def put_back(conn: psycopg.Connection) -> None:
 def compare(
     small: psycopg.Connection, large: psycopg.Connection, limit: int, rounds: int
 ) -> dict[str, Any]:
-    """Claims of one size at both, in turn."""
+    """Compare claims of one size at both tables, in turn."""
     at_small: list[float] = []
     at_large: list[float] = []
     for sample in range(rounds + WARM_UP):
-        # A claim commits to disk whatever the setting; the claim is measured, not the disk.
+        # Measure the claim, not the disk: a claim commits to disk whatever the setting.
         with small.transaction(), large.transaction():
             times = harness.in_turn(1, lambda: claim(small, limit), lambda: claim(large, limit))
         if sample >= WARM_UP:

@@ -1,4 +1,4 @@
-"""Enqueuing against a bare INSERT of the same data, and what the check for sleepers costs.
+"""Enqueuing against a bare INSERT of the same data, and the cost of the check for sleepers.
 
 python -m benchmarks.enqueue [--trial]
 """
@@ -36,12 +36,12 @@ PAYLOAD = json.dumps({"name": "Ana", "url": "https://app.example.com/welcome", "
 
 
 def email(number: int) -> tuple[str, str, str, str]:
-    """The data of one email."""
+    """Return the data of one email."""
     return (USER, "welcome_user", f"user{number}@example.com", PAYLOAD)
 
 
 def one_by_one(conn: psycopg.Connection, *, blocks: int, size: int) -> dict[str, Any]:
-    """One statement and one commit for each email."""
+    """Measure one statement and one commit for each email."""
 
     def block(query: str) -> Callable[[], None]:
         def run() -> None:
@@ -64,7 +64,7 @@ def one_by_one(conn: psycopg.Connection, *, blocks: int, size: int) -> dict[str,
 
 
 def in_bulk(conn: psycopg.Connection, *, rounds: int, size: int) -> dict[str, Any]:
-    """A thousand emails in one statement; the statements' texts are made beforehand."""
+    """Measure a thousand emails in one statement, whose text is made beforehand."""
     rows = ", ".join(
         f"('{user}', '{template}', '{recipient}', '{payload}')"
         for user, template, recipient, payload in map(email, range(size))
@@ -96,7 +96,7 @@ def in_bulk(conn: psycopg.Connection, *, rounds: int, size: int) -> dict[str, An
 
 
 def pgbench(url: str, script: Path, *, clients: int, length: tuple[str, str]) -> float:
-    """Transactions per second of a script with many clients; `length` is pgbench's -T or -t."""
+    """Return the transactions per second of many clients; `length` is pgbench's -T or -t."""
     program = shutil.which(
         "pgbench", path=str(binaries.find(os.environ).directory)
     ) or shutil.which("pgbench")
@@ -128,7 +128,7 @@ def pgbench(url: str, script: Path, *, clients: int, length: tuple[str, str]) ->
 def with_many_clients(
     url: str, conn: psycopg.Connection, *, rounds: int, length: tuple[str, str], clients: int
 ) -> dict[str, Any]:
-    """32 clients while no worker sleeps: with the check for sleepers, and without it."""
+    """Measure 32 clients while no worker sleeps: with the check for sleepers, and without it."""
     rates: dict[str, list[float]] = {"with_check": [], "without": []}
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "enqueue.sql"
@@ -158,7 +158,7 @@ def main(*, trial: bool) -> None:
             conn.execute(BARE_TABLE)
             size = {"blocks": 2, "size": 10} if trial else {"blocks": 25, "size": 200}
             bulk = {"rounds": 2, "size": 100} if trial else {"rounds": 30, "size": 1000}
-            # A trial makes so many calls, not for so long: a busy machine makes none in a second.
+            # A trial makes a number of calls: in a fixed second a busy machine may make none.
             rounds, length = (1, ("-t", "2")) if trial else (4, ("-T", "5"))
             result = {
                 "trial": trial,

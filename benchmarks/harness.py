@@ -1,4 +1,4 @@
-"""What every benchmark needs: a real server with fsync on, fair sampling, a result file."""
+"""Shared by all benchmarks: a real server with fsync on, fair sampling, a result file."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ RESULTS = Path(__file__).parent / "results"
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A fresh embedded server, as it comes: fsync and synchronous_commit on."""
+    """Yield a fresh embedded server with its defaults: fsync and synchronous_commit on."""
     with tempfile.TemporaryDirectory(prefix="mailgres-bench-", ignore_cleanup_errors=True) as place:
-        Path(place).chmod(0o711)  # the account that root's server runs as has to get in
+        Path(place).chmod(0o711)  # for the account of root's server
         settings = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
         with embedded.server(Path(place) / "data", settings=settings) as url:
             yield url
 
 
 def migrated(url: str, name: str) -> str:
-    """A new migrated database on the server; returns its URL."""
+    """Create a migrated database on the server; return its URL."""
     target = embedded.database(url, name)
     migrate.upgrade(target)
     return target
 
 
 def connect(url: str) -> psycopg.Connection:
-    """A connection that prepares its statements at once, as a busy application has them."""
+    """Return a connection that prepares statements at the first use, as in a busy application."""
     connection = psycopg.connect(url, autocommit=True)
     connection.prepare_threshold = 0
     return connection
 
 
 def timed(call: Callable[[], object]) -> float:
-    """How many seconds the call takes."""
+    """Return the seconds that the call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -62,14 +62,14 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, step: str) -> Iterator[None]:
-        """Take the time of what is done inside."""
+        """Time the `with` block."""
         start = time.perf_counter()
         yield
         self.times.setdefault(step, []).append(time.perf_counter() - start)
 
 
 def in_turn(rounds: int, *calls: Callable[[], object]) -> list[list[float]]:
-    """Times of each call, taken in turn so that noise on the machine meets all of them alike."""
+    """Time each call in turn, so that noise of the machine affects all of them alike."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, seen in zip(calls, times, strict=True):
@@ -78,7 +78,7 @@ def in_turn(rounds: int, *calls: Callable[[], object]) -> list[list[float]]:
 
 
 def milliseconds(times: list[float]) -> dict[str, float]:
-    """Median and spread of some times."""
+    """Return the median and spread of times."""
     ordered = sorted(times)
     return {
         "median_ms": round(statistics.median(ordered) * 1000, 3),
@@ -88,7 +88,7 @@ def milliseconds(times: list[float]) -> dict[str, float]:
 
 
 def machine(connection: psycopg.Connection) -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Describe the machine."""
     model = next(
         (
             line.split(":")[1].strip()
@@ -108,7 +108,7 @@ def machine(connection: psycopg.Connection) -> dict[str, Any]:
 
 
 def report(name: str, connection: psycopg.Connection, result: dict[str, Any]) -> None:
-    """Print the result, and keep it unless this is a trial with small numbers."""
+    """Print the result, and store it unless this is a trial with small numbers."""
     whole = {
         "benchmark": name,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

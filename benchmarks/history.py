@@ -1,7 +1,7 @@
-"""A queue with a month of history, for benchmarks of what people ask about it.
+"""A queue with a month of history, for the benchmarks of operators' commands.
 
-Ids and times run from 30 days ago to now, evenly. Of a hundred emails ten are dead, one was
-cancelled, one of the last day waits, the others were sent, every eleventh after a retry.
+Ids and times are spread evenly over 30 days. Of a hundred emails ten are dead, one was cancelled,
+one of the last day is pending, the others were sent, every eleventh after a retry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
 DAYS = 30
-# The primary key, then what refers to it.
+# The primary key, then the keys that refer to it.
 KEYS = """
     SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
     WHERE contype = 'p' AND conrelid = 'email_queue'::regclass
@@ -26,7 +26,7 @@ INDEXES = """
     SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
     WHERE indrelid = 'email_queue'::regclass AND NOT indisprimary
 """
-# An id as mailgres.uuid_v7() gives them, of another time than now.
+# An id like those of mailgres.uuid_v7(), but of another time.
 FILL = """
     INSERT INTO email_queue
         (id, tenant_id, template_type, recipient_email, payload, status, ready, retries,
@@ -58,7 +58,7 @@ FILL = """
 
 @contextmanager
 def in_bulk(conn: psycopg.Connection) -> Iterator[None]:
-    """Let the queue be filled quickly: without triggers, and with its indexes made afterwards."""
+    """Make filling fast: without triggers, and with indexes created afterwards."""
     keys = conn.execute(KEYS).fetchall()
     indexes = conn.execute(INDEXES).fetchall()
     conn.execute("SET session_replication_role = replica")

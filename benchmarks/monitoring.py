@@ -1,12 +1,11 @@
-"""The views for analysts at ten million emails, and what it costs to keep their counts.
+"""The views for analysts at ten million emails, and the cost of keeping their counts.
 
     python -m benchmarks.monitoring [--trial]
 
 Ten million emails of thirty days in `email_queue` (1,000 tenants, 50 templates), the log of the
-last nine days, a hundred thousand waiting; every view is asked what its comment gives as an
-example, as an analyst. The rollups are computed from the table, and a sample of the answers is
-compared with it. Some thousand deltas are left unfolded, as there are between two runs of the
-janitor.
+last nine days, a hundred thousand pending; the example query of every view runs as an analyst. The
+rollups are computed from the table, and a sample of the answers is compared with it. Some thousand
+deltas are left unfolded, as between two runs of the janitor.
 
 Then the same drain with and without the part of the trigger that writes deltas, in turn, in two
 databases of the same server: 1,000 tenants, so that nearly every email is a delta of its own.
@@ -35,7 +34,7 @@ ROUNDS = 30
 EMAILS, WAITING, DELTAS = 10_000_000, 100_000, 5_000
 DRAINED, DRAINS = 20_000, 7
 
-# Ids and times rise together, as they do in life. One in a hundred died, of the last seven days
+# Ids and times increase together, as in production. One in a hundred of the last seven days is dead
 # (older ones are in the archive); one in twenty needed a retry.
 FILL = """
     INSERT INTO email_queue
@@ -139,7 +138,7 @@ ROLLUPS = [
         f" FROM email_logs WHERE {MADE} GROUP BY 1"
     ),
 ]
-# As finish would have left them: an email, a row.
+# As finish leaves them: a row for each email.
 LEFT_UNFOLDED = """
     WITH last AS MATERIALIZED (
         SELECT * FROM email_queue WHERE status = 'sent' ORDER BY id DESC LIMIT %(deltas)s
@@ -157,7 +156,7 @@ LEFT_UNFOLDED = """
     SELECT sent_at, 'sent', retries + 1, tenant_id, provider, '', '', sent_at, 0, u.change
     FROM last, (VALUES (1), (-1)) u(change)
 """
-# Some views, and the same asked of the table.
+# Some views, and the same query on the table.
 SAMPLE = {
     "failure rate": (
         "SELECT template_type, total, failed FROM email_failure_rate_by_template",
@@ -186,7 +185,7 @@ SAMPLE = {
 }
 
 
-# What the trigger would be without the deltas.
+# Removes the deltas from the trigger.
 PLAIN = [
     (r"    PERFORM FROM new_rows n WHERE n.retries > 0.*?END IF;\n", ""),
     (r"    PERFORM FROM old_rows o WHERE o.status = 'sent'.*?END IF;\n", ""),
@@ -214,14 +213,14 @@ def build(conn: psycopg.Connection, emails: int, waiting: int, deltas: int) -> N
 
 
 def check(conn: psycopg.Connection) -> None:
-    """Compare some answers with the table, so that nobody measures how fast a view is wrong."""
+    """Compare some answers with the table: a fast wrong view would prove nothing."""
     for name, (said, so) in SAMPLE.items():
         if set(conn.execute(said.encode())) != set(conn.execute(so.encode())):
             sys.exit(f"{name}: the view and the table differ")
 
 
 def ask(conn: psycopg.Connection, rounds: int) -> dict[str, Any]:
-    """Ask every view, as an analyst would; the depth is as old as it may be."""
+    """Query every view as an analyst; the depth is as old as allowed."""
     examples: dict[str, str] = dict(
         conn.execute("SELECT name, example FROM email_monitoring").fetchall()
     )
@@ -241,7 +240,7 @@ def ask(conn: psycopg.Connection, rounds: int) -> dict[str, Any]:
 
 
 def scrape(url: str, rounds: int) -> dict[str, float]:
-    """How long it takes to read all metrics of the queue."""
+    """Measure reading all metrics of the queue."""
     store = Store(url, worker="benchmark")
     reader = QueueReader(store)
     reader.read()
@@ -253,14 +252,14 @@ def scrape(url: str, rounds: int) -> dict[str, float]:
 def views(
     conn: psycopg.Connection, emails: int, waiting: int, deltas: int, rounds: int
 ) -> dict[str, Any]:
-    """How long the views take, and the janitor that counts what is open."""
+    """Measure the views, and the janitor that counts the depth."""
     build(conn, emails, waiting, deltas)
-    # Otherwise it would not count again before ten times as long has passed.
+    # Otherwise it would not count again until ten times as long has passed.
     again = "DELETE FROM mailgres.depth"
     measure = "SELECT mailgres.measure_depth('0')"
     _, depth = harness.in_turn(5, lambda: conn.execute(again), lambda: conn.execute(measure))
     check(conn)
-    # However long the run takes, nobody else counts here.
+    # Nothing else counts during the run, however long it takes.
     conn.execute("UPDATE mailgres.depth SET valid_until = now() + interval '1 day'")
     asked = ask(conn, rounds)
     slowest = max(asked, key=lambda name: asked[name]["p95_ms"])
@@ -276,7 +275,7 @@ def views(
 
 
 def without_deltas(conn: psycopg.Connection) -> None:
-    """Let the trigger write the log alone."""
+    """Make the trigger write only the log."""
     row = conn.execute("SELECT pg_get_functiondef('mailgres.log_changes'::regproc)").fetchone()
     definition: str = row[0] if row else ""
     for pattern, instead in PLAIN:
@@ -289,7 +288,7 @@ def without_deltas(conn: psycopg.Connection) -> None:
 
 
 def fill(conn: psycopg.Connection, count: int) -> None:
-    """Emails of a thousand tenants."""
+    """Enqueue emails of a thousand tenants."""
     emails = [
         {
             "template_type": "welcome_user",
@@ -310,7 +309,7 @@ def fold(conn: psycopg.Connection) -> None:
 
 
 def writing(server: str, rounds: int, count: int) -> dict[str, Any]:
-    """The drain with and without deltas, in turn; and what folding takes afterwards."""
+    """Compare the drain with and without deltas, in turn; measure folding afterwards."""
     urls = {name: harness.migrated(server, name) for name in ("with_deltas", "without_deltas")}
     conns = {name: harness.connect(url) for name, url in urls.items()}
     without_deltas(conns["without_deltas"])

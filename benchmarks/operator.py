@@ -1,9 +1,9 @@
-"""What a person on call asks of a queue with ten million emails of 30 days.
+"""Commands of a person on call at a queue with ten million emails of 30 days.
 
     python -m benchmarks.operator [--trial]
 
-Every filter of `mailgres list` over its default window, a day, also where it leaves nothing and so
-has to look at all of it; and the memory of `mailgres dlq export` for a million dead letters.
+Every filter of `mailgres list` over its default window, a day, also where nothing matches and
+all of it is read; and the memory of `mailgres dlq export` for a million dead letters.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 
 def listing(conn: psycopg.Connection, rounds: int) -> dict[str, Any]:
-    """Median times of the query of `mailgres list`, filter by filter."""
+    """Return median times of the query of `mailgres list`, filter by filter."""
     since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     found: dict[str, Any] = {}
     for name, given in FILTERS.items():
@@ -68,7 +68,7 @@ def listing(conn: psycopg.Connection, rounds: int) -> dict[str, Any]:
         def ask(asked: dict[str, Any] = asked) -> None:
             conn.execute(QUERIES["list"], asked).fetchall()
 
-        ask()  # the first reads from the disk
+        ask()  # the first run reads from the disk
         before = cpu_ms(conn)
         found[name] = harness.milliseconds([harness.timed(ask) for _ in range(rounds)])
         if before is not None:
@@ -77,17 +77,17 @@ def listing(conn: psycopg.Connection, rounds: int) -> dict[str, Any]:
 
 
 def cpu_ms(conn: psycopg.Connection) -> float | None:
-    """How long the server has worked for a connection: what a busy machine does not change."""
+    """Return the CPU time of a connection's backend, which a busy machine does not change."""
     try:
         stat = Path(f"/proc/{conn.info.backend_pid}/stat").read_text()
     except OSError:
-        return None  # the server is elsewhere
+        return None  # the server is on another machine
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def whole_command(url: str, rounds: int) -> dict[str, float]:
-    """The time of `mailgres list` as somebody types it, the start of Python included."""
+    """Measure `mailgres list` as a command, including the start of Python."""
     command = [str(PROGRAM), "list", "--recipient", "nobody@example.org"]
     env = {**os.environ, "DATABASE_URL": url}
 
@@ -98,7 +98,7 @@ def whole_command(url: str, rounds: int) -> dict[str, float]:
 
 
 def export(url: str) -> dict[str, Any]:
-    """How much memory an export of all dead letters needs, and how long it takes."""
+    """Measure memory and time of an export of all dead letters."""
     with tempfile.TemporaryDirectory(prefix="mailgres-bench-") as place:
         target = Path(place) / "dead.jsonl"
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -122,7 +122,7 @@ def export(url: str) -> dict[str, Any]:
 
 
 def main(*, trial: bool) -> None:
-    """Fill a queue, ask everything."""
+    """Fill a queue and measure everything."""
     emails, rounds = (20_000, 1) if trial else (EMAILS, ROUNDS)
     with harness.server() as server:
         url = harness.migrated(server, "operator")

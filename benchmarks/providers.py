@@ -1,11 +1,11 @@
-"""Sending over HTTP, to doubles of Resend and SES in processes of their own on the same machine.
+"""Sending over HTTP, to doubles of Resend and SES in separate processes on the same machine.
 
     python -m benchmarks.providers [--trial]
 
-One worker process, made of settings as `mailgres worker` makes it. Resend that takes 2 requests a
-second: what batches of 100 are for. Resend without a limit, in batches and one by one (emails of
-priority 1). SES, which takes one email in a call: against bare boto3 calls of the same content, as
-many at once, in turn with it.
+One worker process, built from settings as `mailgres worker` does. Resend with a limit of 2 requests
+a second: the case for batches of 100. Resend without a limit, in batches and one by one (emails of
+priority 1). SES, which takes one email per call: against bare boto3 calls of the same content, with
+the same concurrency, in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.draining import FROM, Drainer, fill
 from mailgres.settings import load
 from mailgres.worker import open_worker
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the doubles are the tests' own
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the doubles are those of the tests
 
 from doubles import resend_process, ses
 from doubles.resend import KEY
@@ -41,10 +41,10 @@ MINE = ("benchmarks.providers", "--drain")
 
 
 class Ready(Drainer):
-    """A worker process that says before every drain that it is ready."""
+    """A worker process that reports before every drain that it is ready."""
 
     def drain(self, count: int) -> float:
-        """How many seconds it takes to send so many emails."""
+        """Return the seconds that it takes to send `count` emails."""
         done: dict[str, Any] = {}
 
         def send() -> None:
@@ -59,7 +59,7 @@ class Ready(Drainer):
 
 
 def drainer(url: str, provider: str, **more: str) -> Ready:
-    """A worker process with one provider."""
+    """Yield a worker process with one provider."""
     return Ready(
         url,
         MINE,
@@ -71,7 +71,7 @@ def drainer(url: str, provider: str, **more: str) -> Ready:
 
 
 def resend(url: str, conn: psycopg.Connection, rounds: int, counts: tuple[int, int]) -> Any:  # noqa: ANN401
-    """Resend at 2 requests a second, and without a limit."""
+    """Measure Resend at 2 requests a second, and without a limit."""
     with resend_process.in_a_process() as double:
         worker = drainer(
             url, "resend", MAILGRES_RESEND_API_KEY=KEY, MAILGRES_RESEND_API_URL=double.url
@@ -102,7 +102,7 @@ def resend(url: str, conn: psycopg.Connection, rounds: int, counts: tuple[int, i
 
 
 def bare(double_url: str, count: int) -> float:
-    """Bare boto3 calls: how many in a second."""
+    """Return the rate of bare boto3 calls per second."""
     os.environ.update(ses.environ(double_url))
     client = boto3.session.Session().client(
         "sesv2",
@@ -136,7 +136,7 @@ def bare(double_url: str, count: int) -> float:
 
 
 def amazon(url: str, conn: psycopg.Connection, rounds: int, count: int) -> dict[str, Any]:
-    """The worker against bare boto3 calls, in turn."""
+    """Compare the worker with bare boto3 calls, in turn."""
     rates: dict[str, list[float]] = {"worker": [], "boto3": []}
     with ses.in_a_process(rate=100_000.0) as double:
         variables = {"MAILGRES_SES_REGION": REGION, **ses.environ(double.url)}
@@ -174,7 +174,7 @@ def main(*, trial: bool) -> None:
 
 
 def work() -> None:
-    """Be the worker: drain at every line, each time with connections that are there already."""
+    """Run as the worker: drain at every line, with connections that are already open."""
     settings = load(os.environ)
     reported = True
     while reported:

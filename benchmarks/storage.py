@@ -1,4 +1,4 @@
-"""Which storage settings suit a hot queue: fillfactor and autovacuum of email_queue.
+"""Compare storage settings of a busy queue: fillfactor and autovacuum of email_queue.
 
     python -m benchmarks.storage [--trial]
 
@@ -68,7 +68,7 @@ def life(conn: psycopg.Connection) -> Callable[[], None]:
 
 
 def rates(times: list[float]) -> dict[str, Any]:
-    """Emails per second in the first half, behind an old transaction, and in the second."""
+    """Return emails per second in the first half, with an old transaction, and in the second."""
     half = len(times) // 2
     return {
         "with_an_old_transaction_per_s": round(BATCH / statistics.median(times[:half])),

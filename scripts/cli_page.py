@@ -1,4 +1,4 @@
-"""Writes docs/cli.md out of `--help` of every command: `make docs`."""
+"""Write docs/cli.md from the `--help` of every command: `make docs`."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ Generated from `--help` by `make docs`.
 
 Every command takes the database from `--database-url`, `MAILGRES_DATABASE_URL`, `DATABASE_URL` or
 `mailgres.toml` (see [settings](settings.md)). People on call connect as a user with the role
-`mailgres_operator`; whoever migrated may do everything, too.
+`mailgres_operator`; the owner of the schema may do everything, too.
 
-## What ends a command, and how
+## Exit codes
 
 | exit code | meaning |
 |---|---|
-| 0 | It was done. A search that found nothing was done, too. |
-| 1 | It was not done: one line says what is wrong, one what to do. |
-| 1 | Or a check found something, or somebody said no when asked. |
-| 2 | The arguments are not right: nothing was tried. |
+| 0 | Success, also for a search that found nothing. |
+| 1 | Failure: one line says what is wrong, one what to do. |
+| 1 | A check found a problem, or the answer to a question was no. |
+| 2 | The arguments are wrong: nothing was done. |
 | 3 | `process --exit-empty` found nothing to do. |
-| 128 + n | Signal n ended it, so 130 is Ctrl-C. What was done before that is said. |
+| 128 + n | Signal n ended it, so 130 is Ctrl-C. The output says what was done before that. |
 
 Results go to standard output, everything else to standard error. `--json` prints a document for
 programs; its times are in ISO 8601.
 
 ## Times, colours, completion
 
-- Times are shown in your zone (`TZ`), with `--utc` in UTC. Given ones are read in the same zone,
-  unless they name one: `2026-11-03T10:00`, `2026-11-03T10:00+01:00`. How long ago or ahead is
-  written `90s`, `30m`, `24h` or `7d`.
-- Colours are left out where output is not a terminal, and where `NO_COLOR` is set.
-- Completion of commands and options, for bash (zsh and fish alike):
+- Times are shown in your zone (`TZ`), with `--utc` in UTC. Times that you give are read in the
+  same zone, unless they name one: `2026-11-03T10:00`, `2026-11-03T10:00+01:00`. Times relative to
+  now are written `90s`, `30m`, `24h` or `7d`.
+- There are no colours if the output is not a terminal, or if `NO_COLOR` is set.
+- Completion of commands and options, for bash, zsh and fish:
 
   ```
   eval "$(_MAILGRES_COMPLETE=bash_source mailgres)"     # in ~/.bashrc
@@ -53,20 +53,20 @@ programs; its times are in ISO 8601.
 
 ## Choosing emails
 
-`list`, `retry`, `cancel` and `reschedule` share their filters. Several kinds of them must all hold;
-one that is repeated holds if any of its values does. `--since` and `--until` are about when an
-email was enqueued. A window of time is a range of ids, which are ordered by time, so searches stay
-fast in a large queue. Two things follow for history that was imported. Emails with an older
-`created_at` count from their import on where `--until` is given: leave it out to find them. Emails
-with random ids of their own are found, but as long as there are any, a window is no faster than
-the whole queue.
+`list`, `retry`, `cancel` and `reschedule` share their filters. An email must match all kinds of
+filters that are given; a repeated filter matches if any of its values does. `--since` and
+`--until` refer to the time at which an email was enqueued. A time window is a range of ids, which
+are ordered by time, so searches stay fast in a large queue. This has two consequences for imported
+history. Emails with an older `created_at` count from their import if `--until` is given: leave it
+out to find them. Emails with random ids are found, but as long as there are any, a window is no
+faster than the whole queue.
 """
 
 
 def commands(
     command: click.Command, name: str, parent: click.Context | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Every command with its help, groups before what is in them."""
+    """Yield every command with its help, groups before their commands."""
     context = click.Context(
         command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
     )
@@ -80,7 +80,7 @@ def commands(
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [f"\n## {path}\n\n```\n{text}\n```\n" for path, text in commands(main, "mailgres")]
     return HEAD + "".join(parts)
 

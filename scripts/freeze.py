@@ -1,8 +1,8 @@
-"""Freezes the SQL of migrations: `make freeze`.
+"""Freeze the SQL of migrations: `make freeze`.
 
-Until the first release, `sql/` as a whole is revision 0001_initial, and this writes it there,
-with the SQL that takes it away again. From then on a revision is written by hand, and this keeps
-the checksums that prove a released one unchanged (`migrations/frozen/RELEASED` lists them).
+Until the first release, `sql/` as a whole is revision 0001_initial, and this writes it there, with
+the SQL that removes it. After that, revisions are written by hand, and this keeps the checksums
+that prove that a released one is unchanged (`migrations/frozen/RELEASED` lists them).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Released(Exception):
 
 
 def concatenate(sql: Path) -> str:
-    """Return all of `sql/` as one text that says which file each part came from."""
+    """Return all of `sql/` as one text that names the file of each part."""
     parts = [
         f"\n-- ---- sql/{path.relative_to(sql).as_posix()}\n\n"
         + path.read_text(encoding="utf-8").strip()
@@ -68,14 +68,14 @@ def undo(up: str) -> str:
     return _DOWN.format(
         name=INITIAL,
         views=_drop("VIEW", found["VIEW"]),
-        # A function with a type of the dropped schema in its signature is gone already.
+        # A function with a type of the dropped schema in its signature is already gone.
         functions=_drop("FUNCTION IF EXISTS", found["FUNCTION"]),
         tables=_drop("TABLE", found["TABLE"]),
     )
 
 
 def _drop(kind: str, names: list[str]) -> str:
-    """Return one statement for all, so that they may depend on one another."""
+    """Return one statement for all, so that they may depend on each other."""
     if not names:
         return ""
     listed = ",\n    ".join(f"public.{name}" for name in sorted(set(names)))
@@ -89,7 +89,7 @@ def released(frozen: Path) -> set[str]:
 
 
 def checksums(frozen: Path) -> str:
-    """Return the lines of SHA256SUMS for the files that are there."""
+    """Return the lines of SHA256SUMS for the existing files."""
     return "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(frozen.glob("*.sql"))
@@ -97,7 +97,7 @@ def checksums(frozen: Path) -> str:
 
 
 def is_stale(sql: Path, frozen: Path) -> bool:
-    """Tell whether `sql/` changed since the unreleased initial revision was frozen."""
+    """Return whether `sql/` changed since the unreleased initial revision was frozen."""
     if INITIAL in released(frozen):
         return False
     up = frozen / f"{INITIAL}.up.sql"

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the definitions of the metrics; a test compares them."""
+"""Write docs/metrics.md from the definitions of the metrics; a test compares them."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ Prometheus (see [the HTTP service](http.md) for who may read it).
 scrape_configs:
   - job_name: mailgres
     authorization:
-      credentials_file: /etc/prometheus/mailgres-metrics-token  # what MAILGRES_METRICS_TOKEN has
+      credentials_file: /etc/prometheus/mailgres-metrics-token  # the same as MAILGRES_METRICS_TOKEN
     static_configs:
       - targets: ["mail.example.com:8725"]
 ```
 
-Two kinds of figures are served:
+Two kinds of metrics are served:
 
-- **of the queue**: what all workers together do, and what waits. They come out of the database's
-  own counts, in one short transaction that may take 5 seconds in all, and hold for 5 seconds,
-  however many ask. Every process that serves says the same: scrape one of them, or take the
-  maximum over them, never the sum. When the database does not answer, `mailgres_up` is 0 and they
-  are missing; the request itself still succeeds.
-- **of the process**: what the process that answers has measured itself, since it started. Add them
-  up over processes. With `mailgres worker --serve --processes N` the parent answers, which makes no
-  calls but those asked for by HTTP: to have them of every worker, run N workers of one process,
-  each with a port of its own.
+- **of the queue**: the work of all workers together, and the backlog. They come from the
+  database's own counts, in one short transaction that may take at most 5 seconds, and are cached
+  for 5 seconds. Every serving process has the same values: scrape one of them, or take the
+  maximum, never the sum. If the database does not answer, `mailgres_up` is 0 and they are missing;
+  the request itself still succeeds.
+- **of the process**: what the answering process has measured since it started. Add them up over
+  processes. With `mailgres worker --serve --processes N` the parent answers, which makes only the
+  calls requested by HTTP: to get them from every worker, run N workers with one process each, each
+  on its own port.
 
-Counters begin anew with the process that serves them. Tenants have labels of their own as long as
-they are among the {MOST_TENANTS} with most; the label `other` stands for the rest. An alert on
-`other` is one on the worst of them.
+Counters restart with the process that serves them. The {MOST_TENANTS} tenants with most have
+labels of their own; the label `other` stands for the rest. An alert on `other` is one on the worst
+of them.
 """
 
 
 def table(title: str, metrics: list[Metric]) -> str:
-    """Describe some metrics."""
+    """Return a table of metrics."""
     rows = [
         f"| `{each.full_name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)}"
         f" | {each.about} |"
@@ -57,7 +57,7 @@ def table(title: str, metrics: list[Metric]) -> str:
 
 
 def bounds() -> str:
-    """The upper bounds of the histograms."""
+    """Return the upper bounds of the histograms."""
     rows = {
         "send_duration_seconds": measurements.SEND_SECONDS.bounds,
         "retry_backoff_delay_seconds": measurements.BACKOFF_SECONDS.bounds,
@@ -72,7 +72,7 @@ def bounds() -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     of_queue = [each for each in METRICS.values() if each.source == "queue"]
     of_process = [each for each in METRICS.values() if each.source == "process"]
     return HEAD + table("Of the queue", of_queue) + table("Of the process", of_process) + bounds()

@@ -1,7 +1,7 @@
-"""Writes docs/monitoring.md: every view with its question and a real answer: `make docs`.
+"""Write docs/monitoring.md: every view with its question and a real answer: `make docs`.
 
-Everything comes from the comments in the database and out of one day in the life of a queue, with
-the clock stopped, so that the page is the same whenever it is written: a test compares it.
+Everything comes from the comments in the database and from one day in the life of a queue, with the
+clock stopped, so that the page is the same whenever it is written: a test compares it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent.parent / "docs" / "monitoring.md"
 MORNING = datetime(2026, 11, 16, 8, tzinfo=UTC)
 EVERY = 5
-"""A worker works after so many emails."""
+"""A worker runs after this many emails."""
 WIDTH = 110
 ROWS = 8
-"""So many rows of an answer are shown."""
+"""Rows of an answer that are shown."""
 
 HEAD = """\
 # Monitoring
@@ -36,19 +36,19 @@ HEAD = """\
 Generated from the comments in the database by `make docs`; the answers are real, from one day in
 the life of a small queue.
 
-Each view answers one question. They read counts that are kept while emails are sent, not the queue,
-so what they cost does not grow with it; they answer on a hot standby, too. The role
+Each view answers one question. The views read counts that are kept while emails are sent, not the
+queue, so their cost does not grow with it; they also work on a hot standby. The role
 `mailgres_analyst` reads all of them, and the columns of `email_queue`, `email_logs` and
-`email_templates` without a person's data; recipients are masked.
+`email_templates` without personal data; recipients are masked.
 
-- What became of emails is counted by the hour in which they were created, and moves when something
-  is learnt later: a dead letter that is retried and arrives was delivered; what bounced was not.
-  A window begins at the full hour.
-- What was done (tries, retries, deaths) is counted when it happens and never changes.
-- What waits is counted every ten seconds by a worker; `as_of` says when. Where no worker has
-  counted for a minute, whoever asks does.
-- Emails that have left the queue are still counted; hourly counts are kept for `counts_ttl`
-  (100 days), those of minutes for 8 days.
+- Outcomes of emails are counted by the hour in which the emails were created, and are corrected
+  later: a dead letter that is retried and sent counts as delivered; a bounced email does not.
+  A window starts at the full hour.
+- Events (attempts, retries, dead letters) are counted when they happen and never change.
+- Waiting emails are counted every ten seconds by a worker; `as_of` says when. If no worker has
+  counted for a minute, the query counts them itself.
+- Emails that were deleted from the queue are still counted; hourly counts are kept for `counts_ttl`
+  (100 days), counts by the minute for 8 days.
 
 | view | question |
 |---|---|
@@ -84,7 +84,7 @@ COLUMNS = """
 
 
 def live(conn: psycopg.Connection) -> None:
-    """Let a day pass."""
+    """Simulate a day."""
     conn.execute(IDS.encode(), prepare=False)
     freeze(conn, MORNING)
     conn.execute(SET_UP, prepare=False)
@@ -105,7 +105,7 @@ def live(conn: psycopg.Connection) -> None:
 
 
 def enqueue(conn: psycopg.Connection, number: int) -> None:
-    """One more email."""
+    """Enqueue one more email."""
     template = ("welcome_user", "signup_confirmation")[number % 3 == 0]
     conn.execute(
         "SELECT enqueue_email(NULL, %s, %s, p_tenant_id => %s)",
@@ -114,7 +114,7 @@ def enqueue(conn: psycopg.Connection, number: int) -> None:
 
 
 def work(conn: psycopg.Connection, number: int) -> None:
-    """A worker sends what is due; a tenth of it fails."""
+    """Send what is due as a worker; a tenth of it fails."""
     names = ("id", "lease_token", "retries")
     claimed = conn.execute(CLAIM)
     outcomes: list[dict[str, object]] = []
@@ -136,7 +136,7 @@ def work(conn: psycopg.Connection, number: int) -> None:
 
 
 def learn(conn: psycopg.Connection) -> None:
-    """Later something is learnt: one bounced, a dead one is retried and arrives."""
+    """Report a bounce, and retry a dead letter, which is sent."""
     first = "SELECT id FROM email_queue WHERE status = %s ORDER BY id LIMIT 1"
     bounced = conn.execute(first, ("sent",)).fetchone()
     dead = conn.execute(first, ("failed",)).fetchone()
@@ -146,7 +146,7 @@ def learn(conn: psycopg.Connection) -> None:
 
 
 def text(value: Any) -> str:  # noqa: ANN401
-    """A value as it is shown."""
+    """Return a value for display."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, bool):
@@ -157,7 +157,7 @@ def text(value: Any) -> str:  # noqa: ANN401
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows in columns; a row that would be too wide is written from top to bottom."""
+    """Return rows in columns; a row that would be too wide is written from top to bottom."""
     shown = [[text(value) for value in row] for row in rows[:ROWS]]
     widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
     if sum(widths) + 2 * len(widths) > WIDTH and shown:
@@ -179,7 +179,7 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def section(conn: psycopg.Connection, name: str, question: str, example: str, comment: str) -> str:
-    """Describe one view and ask it."""
+    """Describe one view and query it."""
     about = comment.removeprefix(question).split("Example: ")[0].strip()
     columns = "".join(
         f"| `{column}` | {what} |\n" for column, what in conn.execute(COLUMNS, (name,))
@@ -196,7 +196,7 @@ def section(conn: psycopg.Connection, name: str, question: str, example: str, co
 
 
 def page(conn: psycopg.Connection) -> str:
-    """The whole page, out of a queue that nobody has used."""
+    """Return the whole page, from an unused queue."""
     live(conn)
     views = conn.execute(VIEWS).fetchall()
     index = "".join(f"| [{name}](#{name}) | {question} |\n" for name, question, *_ in views)
@@ -204,8 +204,8 @@ def page(conn: psycopg.Connection) -> str:
 
 
 def main() -> None:
-    """Write the page anew."""
-    # Others may be writing theirs, on the same server.
+    """Write the page."""
+    # Other runs may use the same server.
     name = f"mailgres_monitoring_page_{os.getpid()}"
     with given_server() as server:
         url = embedded.database(server, name)

@@ -1,4 +1,4 @@
-"""Writes docs/provider-errors.md from the rules of the providers; a test compares them."""
+"""Write docs/provider-errors.md from the rules of the providers; a test compares them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HEAD = """\
 Generated from the rules in `mailgres.providers` by `make docs`. `mailgres errors explain CODE` says
 the same of one code.
 
-Every fault is of one class, and the class decides what happens to the email. The first rule of a
-provider's table that fits a fault decides; one that no rule knows is `transient`, with a warning in
-the log.
+Every fault has one class, and the class decides what happens to the email. The first rule in a
+provider's table that matches a fault decides its class; a fault that no rule matches is
+`transient`, with a warning in the log.
 
 | class | what happens |
 |---|---|
@@ -30,7 +30,7 @@ the log.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     classes = "".join(f"| {_code(name)} | {text} |\n" for name, text in CONSEQUENCES.items())
     return HEAD + classes + "".join(_section(*each) for each in TABLES.items())
 
@@ -52,12 +52,12 @@ def _row(rule: Rule) -> str:
 
 
 def _code(text: str | None) -> str:
-    """A text as code, in which a pipe does not end the cell."""
+    """Return a text as code in which a pipe does not end the cell."""
     return "`{}`".format(text.replace("|", "\\|")) if text else ""
 
 
 def main() -> None:
-    """Write the page anew."""
+    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
 
 

@@ -1,8 +1,7 @@
-"""Writes the pages of the documentation that are generated: `make docs`.
+"""Write docs/errors.md, docs/sql.md and the schema that doctor compares with: `make docs`.
 
-docs/errors.md comes from mailgres.errors, docs/sql.md from the comments in the database, both so
-that they cannot be wrong for long: a test compares them. From the same database comes what
-`mailgres doctor` compares others with.
+docs/errors.md comes from mailgres.errors, docs/sql.md and the schema from a migrated database. A
+test compares the files with what they are generated from.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ ERRORS_HEAD = """\
 
 Generated from `mailgres.errors` by `make docs`.
 
-What the database refuses has a SQLSTATE of class `MG`, a message and a hint, and leaves nothing
-behind. In Python each is an exception of `mailgres.errors` with `.message`, `.hint`, `.sqlstate`.
+A refusal of the database has a SQLSTATE of class `MG`, a message and a hint, and changes nothing.
+In Python each is an exception of `mailgres.errors` with `.message`, `.hint` and `.sqlstate`.
 
 | SQLSTATE | exception | what it means | what to do |
 |---|---|---|---|
 """
 SQL_HEAD = """\
-# What there is in SQL
+# SQL reference
 
 Generated from the comments in the database by `make docs`. Functions and tables in `public` are the
-contract: their names never change their meaning. The schema `mailgres` is for the worker.
+contract: their names never change their meaning. The schema `mailgres` is internal to the worker.
 """
 FUNCTIONS = """
     SELECT p.proname,
@@ -69,14 +68,14 @@ COLUMNS = """
 
 
 def classes(base: type[errors.MailgresError]) -> Iterator[type[errors.MailgresError]]:
-    """All exceptions below one, in the order in which they are written."""
+    """Yield all subclasses of an exception, in the order of the source."""
     for cls in base.__subclasses__():
         yield cls
         yield from classes(cls)
 
 
 def errors_page() -> str:
-    """The page of all errors."""
+    """Return the page of all errors."""
     rows = (
         f"| {cls.sqlstate or ''} | `{cls.__name__}` | {cls.default_message()} |"
         f" {cls.default_hint or ''} |\n"
@@ -87,7 +86,7 @@ def errors_page() -> str:
 
 
 def sql_page(connection: psycopg.Connection) -> str:
-    """The page of the functions and tables of the contract."""
+    """Return the page of the functions and tables of the contract."""
     parts = [SQL_HEAD, "\n## Functions\n"]
     for name, arguments, result, comment in connection.execute(FUNCTIONS):
         listed = "".join(f"\n    {argument}," for argument in arguments.split(", ")).rstrip(",")
@@ -103,10 +102,10 @@ def sql_page(connection: psycopg.Connection) -> str:
 
 
 def main() -> None:
-    """Write the pages anew."""
+    """Write the pages."""
     (DOCS / "errors.md").write_text(errors_page(), encoding="utf-8")
     with given_server() as server:
-        # The server may be shared by others who do the same.
+        # Other runs may use the same server.
         name = f"mailgres_reference_{os.getpid()}"
         url = embedded.database(server, name)
         migrate.upgrade(url)

@@ -1,4 +1,4 @@
-"""What `mailgres doctor` compares a schema with; scripts/reference.py writes it."""
+"""The schema that `mailgres doctor` compares with; scripts/reference.py writes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUBLIC = re.compile(r"^CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION) public\.(
 
 
 def text(connection: psycopg.Connection) -> str:
-    """Return what the file should hold, for the schema of a database."""
+    """Return the content of the file, for the schema of a database."""
     names = {
         name
         for path in resources.sql_files()

@@ -9,6 +9,6 @@ from mailgres import embedded
 
 
 def given_server() -> AbstractContextManager[str]:
-    """Give the URL of a server for the time of the `with` block."""
+    """Yield the URL of a server for the duration of the `with` block."""
     given = os.environ.get("DATABASE_URL")
     return nullcontext(given) if given else embedded.server()

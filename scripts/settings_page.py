@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the definitions of the settings; a test compares them."""
+"""Write docs/settings.md from the definitions of the settings; a test compares them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD = """\
 
 Generated from `mailgres.settings` by `scripts/settings_page.py`.
 
-A setting is taken from the first place that has it:
+A setting is taken from the first source that has it:
 
 1. the command's flag, such as `--batch-size 100`;
 2. the environment: `MAILGRES_` and the setting's name, or another variable listed below. An empty
@@ -34,8 +34,8 @@ lease = "90s"
 
 `mailgres config` shows every value and where it came from, secrets masked. A wrong value, an
 unknown key of the file and an unknown variable `MAILGRES_…` are errors that stop a command before
-it does anything. Secrets belong in the environment, or in a file that only its owner can read
-(`chmod 600 mailgres.toml`); otherwise there is a warning.
+it does anything. Keep secrets in the environment, or in a file that only its owner can read
+(`chmod 600 mailgres.toml`); otherwise mailgres warns.
 
 Durations are written as `500ms`, `30s`, `5m`, `1.5h` or `2d`; a plain number means seconds.
 """
@@ -43,10 +43,11 @@ Durations are written as `500ms`, `30s`, `5m`, `1.5h` or `2d`; a plain number me
 ACCOUNTS = """
 ## Several accounts
 
-A provider is an account. `resend`, `ses` and `smtp` are those that the settings below describe;
-there may be more of a kind, under names that begin with it and a dash, such as `resend-acme`: one
-for each customer, say, or SES in two regions. `providers` names them, and so do routes. What an
-account needs is in a table of the file or in variables; the variables go first.
+A provider is an account. `resend`, `ses` and `smtp` are the accounts that the settings below
+describe; there may be more of a kind, under names that start with the kind and a dash, such as
+`resend-acme`: one for each customer, for example, or SES in two regions. `providers` and routes use
+these names. The options of an account are in a table of the file or in variables; variables take
+precedence.
 
 ```toml
 # mailgres.toml
@@ -61,14 +62,13 @@ region = "eu-west-1"
 configuration_set = "events"
 ```
 
-What an account does not say of `api_url` and `region` is as in the settings of its kind. Everything
-else is its own.
+An account without `api_url` or `region` uses the setting of its kind. It shares nothing else.
 
 """
 
 
 def accounts() -> str:
-    """Describe the options of accounts."""
+    """Return the section on accounts."""
     rows = [
         f"| `{kind}-…` | `{option}` | `{variable_of(kind + '-acme', option)}` |"
         f" [{kind}_{option}](#{kind}_{option}) |"
@@ -87,13 +87,13 @@ def section(definition: Definition) -> str:
         ("environment", ", ".join(f"`{variable}`" for variable in definition.variables)),
     ]
     if definition.secret:
-        rows.append(("secret", "yes: it is masked wherever it is shown"))
+        rows.append(("secret", "yes: always masked"))
     table = "".join(f"| {name} | {text} |\n" for name, text in rows)
     return f"\n### {definition.name}\n\n{definition.about}\n\n| | |\n|---|---|\n{table}"
 
 
 def profiles() -> str:
-    """Describe what each profile sets."""
+    """Return the table of profiles."""
     names = [name for name in DEFINITIONS if any(name in values for values in PROFILES.values())]
     lines = [
         "| profile | " + " | ".join(f"`{name}`" for name in names) + " |",
@@ -106,7 +106,7 @@ def profiles() -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections = "".join(map(section, DEFINITIONS.values()))
     return HEAD + profiles() + accounts() + "\n## All settings\n" + sections
 

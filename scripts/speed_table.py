@@ -1,6 +1,6 @@
-"""Writes the tables of figures out of the results of the benchmarks: `make docs`.
+"""Write the tables of figures from the results of the benchmarks: `make docs`.
 
-The page of the benchmarks has all of them, the README has four.
+benchmarks/README.md has all of them, the README has four.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SPEED = re.compile(
 
 
 def result(name: str) -> dict[str, Any]:
-    """What a benchmark measured."""
+    """Return the result of a benchmark."""
     found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def of_the_queue() -> list[tuple[str, str, str]]:
-    """Rows about enqueuing and claiming."""
+    """Return the rows about enqueuing and claiming."""
     enqueue = result("enqueue")
     claims = [
         size["ratio"]
@@ -63,7 +63,7 @@ def of_the_queue() -> list[tuple[str, str, str]]:
 
 
 def of_the_worker() -> list[tuple[str, str, str]]:
-    """Rows about sending."""
+    """Return the rows about sending."""
     drain, worker = result("drain"), result("worker")
     null = drain["null_provider"]
     times = {name: each["ratio"] for name, each in null["times_the_rate_of"].items()}
@@ -105,7 +105,7 @@ def of_the_worker() -> list[tuple[str, str, str]]:
 
 
 def of_the_providers() -> list[tuple[str, str, str]]:
-    """Rows about what a provider's own client would do."""
+    """Return the rows that compare with a provider's own client."""
     found = result("providers")
     resend, ses = found["resend"], found["ses"]
     slow = resend["at_2_requests_per_s"]
@@ -128,7 +128,7 @@ def of_the_providers() -> list[tuple[str, str, str]]:
 
 
 def of_what_people_ask() -> list[tuple[str, str, str]]:
-    """Rows about a queue with ten million emails."""
+    """Return the rows about a queue with ten million emails."""
     views, operator = result("monitoring")["views"], result("operator")
     export, few = operator["export_of_all"], operator["export_of_a_thousand"]
     return [
@@ -151,7 +151,7 @@ def of_what_people_ask() -> list[tuple[str, str, str]]:
 
 
 def steps() -> str:
-    """What an email costs the worker and the database, step by step."""
+    """Return the cost of an email for the worker and the database, step by step."""
     drain = result("drain")
     costs = dict(drain["us_per_email_by_step"])
     start = costs.pop("start (only at providers without keys)")
@@ -166,13 +166,13 @@ def steps() -> str:
 
 
 def speed_table() -> str:
-    """All figures, out of the committed results of the benchmarks."""
+    """Return all figures of the committed results."""
     rows = [*of_the_queue(), *of_the_worker(), *of_the_providers(), *of_what_people_ask()]
     return f"{_table(rows)}{steps()}\n"
 
 
 def short_table() -> str:
-    """The four figures of the README."""
+    """Return the four figures of the README."""
     loop, post_office, _, _, _, _, pick_up = of_the_worker()
     views, *_ = of_what_people_ask()
     return _table([loop, post_office, pick_up, views])
@@ -184,7 +184,7 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
 
 
 def main() -> None:
-    """Write the tables anew."""
+    """Write the tables."""
     for page, table in ((PAGE, speed_table()), (README, short_table())):
         text = page.read_text(encoding="utf-8")
         page.write_text(SPEED.sub(lambda _: table, text, count=1), encoding="utf-8")  # noqa: B023

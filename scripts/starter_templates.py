@@ -1,6 +1,6 @@
-"""Writes the starter templates into sql/. Run `make freeze` afterwards.
+"""Write the starter templates into sql/. Run `make freeze` afterwards.
 
-Their one source are the files in src/mailgres/starter/.
+Their source is src/mailgres/starter/.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _content(locale: str, content: Content) -> str:
 
 def _literal(text: str) -> str:
     if "$mail$" in text or "$seed$" in text:
-        raise ValueError("a starter template holds a quote of the seed's")
+        raise ValueError("a starter template contains the quote of the seed")
     return f"$mail${text}$mail$"
 
 

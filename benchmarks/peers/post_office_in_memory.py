@@ -3,7 +3,7 @@
     DATABASE_URL=… python post_office_in_memory.py EMAILS
 
 Tuned in its favour: claims of 1,000, successes not logged, nothing rendered (mailgres renders a
-template and logs every try). Prints the seconds that the drain took.
+template and logs every attempt). Prints the seconds that the drain took.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.core.management import call_command
 
 
 def configure(url: str) -> None:
-    """A Django project with nothing but the queue in it."""
+    """Set up a Django project with only the queue in it."""
     parts = urlsplit(url)
     settings.configure(
         INSTALLED_APPS=["post_office"],

@@ -23,7 +23,7 @@ async def drain(url: str, count: int) -> float:
     done = 0
 
     @app.task(name="noop")
-    async def noop(number: int) -> None:  # noqa: ARG001 - a task is called so
+    async def noop(number: int) -> None:  # noqa: ARG001 - the signature of a task
         nonlocal done
         done += 1
 
