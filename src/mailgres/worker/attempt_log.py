@@ -23,7 +23,7 @@ def log_retried(settled: Settled, outcome: Outcome) -> None:
     delay = retry_delay(settled)
     measurements.BACKOFF_SECONDS.observe(delay)
     log.warning(
-        "JobRetried: %s will be retried",
+        "JobRetried: %s is retried",
         email.id,
         extra={
             "jobId": str(email.id),

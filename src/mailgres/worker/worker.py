@@ -293,7 +293,7 @@ class Worker:
         return max(self._gives_up_at - time.monotonic(), 0.0)
 
     def _raise_if_unwritten(self) -> None:
-        """Raise an error if the database was away for so long that it misses outcomes."""
+        """Raise an error if the database was away at the end and misses outcomes."""
         left = {
             "outcomes not written": self.finisher.unwritten,
             "emails not given back": self._kept,
