@@ -1,5 +1,5 @@
--- Four roles, for the cluster as a whole. Where the migrating user may not make
--- roles, the queue works without them, for its owner.
+-- Four roles, for the whole cluster. If the migrating role may not create roles, the queue works
+-- without them, for its owner.
 
 DO $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
                 RAISE NOTICE 'role % was not created: % may not create roles. Have it created and migrate again, or do without it.',
                     v_role, current_user;
             WHEN duplicate_object OR unique_violation THEN
-                NULL;  -- made at the same moment for another database
+                NULL;  -- created at the same time for another database
         END;
     END LOOP;
 END

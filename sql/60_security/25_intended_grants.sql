@@ -1,13 +1,13 @@
--- Who may do what: the one place that decides it. mailgres.secure() grants what is missing of it, and
--- what somebody has beyond it mailgres.unintended_grants() lists. A right that a later version takes
--- away from a role has to be revoked by that version's revision.
+-- All rights of all roles: the only place that decides them. mailgres.secure() grants what is missing,
+-- and mailgres.unintended_grants() lists the rights beyond this list. A right that a later version
+-- removes has to be revoked by the revision of that version.
 
 CREATE FUNCTION mailgres.intended_grants()
     RETURNS TABLE (grantee text, privilege text, kind text, object text, column_name text)
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 WITH
--- In public an application may have functions of its own by the same names: with arguments.
+-- An application may have its own functions with the same names in public, so these have arguments.
 enqueue(names) AS (VALUES ('
     public.enqueue_email(uuid,text,text,jsonb,text,int,timestamptz,timestamptz,text,text,text,text,int,interval,interval,text,text,text,text,text,jsonb,jsonb,text[],text[],jsonb,text[])
     public.enqueue_emails(jsonb)')),
@@ -22,13 +22,13 @@ janitors(names) AS (VALUES ('
     mailgres.check_alerts mailgres.log_dead_letters mailgres.deliver_notifications mailgres.record_webhook_result mailgres.measure_depth
     mailgres.delete_expired_rollups mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
     mailgres.failing_janitors')),
--- what a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
+-- functions that a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
     mailgres.now mailgres.uuid_v7 mailgres.is_address mailgres.is_sender mailgres.are_addresses
     mailgres.are_headers mailgres.are_tags mailgres.is_unambiguous mailgres.invisible_characters')),
--- The views for analysts, and what is below them: figures, no person's data. They show what their
--- reader may see, so he needs all of it; but not the schema, and without that he reaches it through
--- the views alone.
+-- The views for analysts and the tables below them: figures, no personal data. A view shows what its
+-- reader may see of the tables, so analysts need rights on all of them; but they have no right on the
+-- schema, so they reach the tables through the views only.
 views(names) AS (VALUES ('
     public.email_queue_state public.email_pending_by_template public.email_throughput
     public.email_workers public.email_providers public.email_eta public.email_failure_rate_by_template
@@ -102,7 +102,7 @@ matrix(grantees, privileges, kind, objects) AS (
         'public.email_queue public.email_templates public.email_suppressions'),
     ('service_role', 'SELECT', 'table', 'public.email_logs')),
 
--- the columns without a person's data
+-- the columns without personal data
 columns(grantees, object, names) AS (VALUES
     ('mailgres_analyst', 'public.email_queue', '
         id template_type status retries max_retries last_attempt_at next_retry_at error_message created_at
@@ -129,4 +129,4 @@ CROSS JOIN LATERAL regexp_split_to_table(btrim(c.names, E' \n'), E'\\s+') n(name
 $$;
 
 COMMENT ON FUNCTION mailgres.intended_grants() IS
-    'Every right that a role besides the owner is meant to have. mailgres.* stands for all tables of that schema.';
+    'Every right that a role other than the owner is intended to have. mailgres.* means all tables of that schema.';

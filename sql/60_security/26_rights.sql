@@ -1,7 +1,7 @@
--- jit = off everywhere here: PostgreSQL takes these lists for long ones, and would compile for seconds.
+-- jit = off everywhere here: PostgreSQL overestimates these lists, and would compile for seconds.
 
--- What the catalog says of our objects: everything in the schema mailgres; in public what
--- intended_grants() names, and the sequences of those tables.
+-- The rights in the catalog: on everything in the schema mailgres; in public on the objects that
+-- intended_grants() names, and on the sequences of those tables.
 
 CREATE FUNCTION mailgres.rights()
     RETURNS TABLE (kind text, object text, column_name text, oid oid, owner oid,
@@ -49,7 +49,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.rights() IS 'Every right on an object of mailgres, the owner''s included.';
 
--- intended_grants() for the roles and objects that there are, in the terms of rights().
+-- intended_grants() for the existing roles and objects, in the form of rights().
 
 CREATE FUNCTION mailgres.intended_rights()
     RETURNS TABLE (kind text, object text, column_name text, oid oid, grantee oid, privilege text)
@@ -89,7 +89,7 @@ CREATE FUNCTION mailgres.unintended_grants()
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 SELECT g.grantee, g.everybody, g.kind, g.object, g.column_name, g.oid, g.privileges, g.passes_on,
-       -- A right that somebody passed on goes with his right to pass it on.
+       -- A right that a role passed on is revoked together with its right to pass it on.
        format('REVOKE %s%s ON %s %s FROM %s CASCADE',
               CASE WHEN g.intended OR NOT g.by_owner THEN 'GRANT OPTION FOR ' END,
               CASE WHEN g.column_name IS NULL THEN g.privileges
@@ -113,4 +113,4 @@ FROM (
 $$;
 
 COMMENT ON FUNCTION mailgres.unintended_grants() IS
-    'Rights on objects of mailgres beyond intended_grants(), and what revokes them; everybody: PUBLIC, anon, authenticated.';
+    'Rights on objects of mailgres beyond intended_grants(), and the statement that revokes each; everybody: PUBLIC, anon, authenticated.';

@@ -1,12 +1,12 @@
--- Least privilege: nobody may do anything but what intended_grants() says, and what the owner granted
--- besides. Three things give rights that nobody decided on: functions and types are open to PUBLIC,
--- Supabase grants to its roles by name, and any role's ALTER DEFAULT PRIVILEGES applies to what we
--- create. So in the transaction that creates an object, every right beyond the intended ones is
--- revoked, whoever has it; from PUBLIC, anon and authenticated always.
--- To be called again when roles were created later: `mailgres migrate` does.
+-- Least privilege: roles have the rights of intended_grants() and those that the owner granted in
+-- addition, and no others. Three things give rights that nobody decided on: functions and types are
+-- open to PUBLIC, Supabase grants to its roles by name, and any role's ALTER DEFAULT PRIVILEGES applies
+-- to the objects that we create. So the transaction that creates an object revokes every right beyond
+-- the intended ones, from every role; from PUBLIC, anon and authenticated always. Call it again when
+-- roles were created later: `mailgres migrate` does.
 
--- Called before something is created. What was secured before keeps the grants that somebody made
--- since; without this call, nothing counts as new.
+-- Called before objects are created. Objects that were secured earlier keep the grants that were made
+-- since; without this call, no object counts as new.
 
 CREATE FUNCTION mailgres.remember_objects() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -17,7 +17,7 @@ SELECT set_config('mailgres.known_objects',
 $$;
 
 COMMENT ON FUNCTION mailgres.remember_objects() IS
-    'Notes for this transaction which objects there are, so that secure() knows the new ones.';
+    'Records for this transaction which objects exist, so that secure() recognizes the new ones.';
 
 CREATE FUNCTION mailgres.revoke_unintended() RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -37,7 +37,7 @@ BEGIN
         WHERE u.everybody OR n.is_new
     LOOP
         EXECUTE v_grant.revoke;
-        -- That a new function or type was open to PUBLIC is not worth a word.
+        -- Do not mention that a new function or type was open to PUBLIC.
         IF NOT (v_grant.is_new AND v_grant.grantee = 'PUBLIC' AND v_grant.kind IN ('function', 'type')) THEN
             v_revoked := v_revoked || jsonb_build_object(
                 'grantee', v_grant.grantee, 'kind', v_grant.kind, 'object', v_grant.object, 'privileges', v_grant.privileges);
@@ -57,7 +57,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.revoke_unintended() IS
-    'Revokes what nobody decided on: everything from everybody, and on new objects all beyond intended_grants().';
+    'Revokes rights that nobody decided on: all from PUBLIC, anon and authenticated, and on new objects those beyond intended_grants().';
 
 CREATE FUNCTION mailgres.secure() RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -84,8 +84,8 @@ BEGIN
         EXECUTE format('GRANT %s ON %s %s TO %s', v_grant.privileges, v_grant.kind, v_grant.object, v_grant.grantee);
     END LOOP;
 
-    -- The policies let in whom the grants let in; who has none sees no row, whatever is granted by
-    -- accident.
+    -- The policies allow the roles that have grants; another role sees no row, whatever is granted
+    -- to it by accident.
     FOR v_policy IN
         SELECT p.*, r.rolname
         FROM (VALUES
@@ -110,6 +110,6 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.secure() IS
-    'Revokes what nobody decided on, and grants what is missing, for the roles that exist now.';
+    'Revokes rights that nobody decided on, and grants missing ones, for the roles that exist now.';
 
 SELECT mailgres.secure();

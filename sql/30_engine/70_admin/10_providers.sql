@@ -1,4 +1,4 @@
--- What operators set about providers and see of them, and what a worker says of its own.
+-- Settings and states of providers, for operators; and the providers that a worker reports.
 
 CREATE FUNCTION mailgres.require_provider(p_name text) RETURNS mailgres.providers
     LANGUAGE plpgsql
@@ -43,14 +43,14 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
-    'Registers providers; returns the names of those that were not known.';
+    'Registers providers; returns the names of the new ones.';
 
--- A worker says at its start which providers it has, in the order of preference:
+-- At its start a worker reports its providers, in order of preference:
 -- [{name, kind, captures, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
--- They are registered, and those with a route of their own get it, by the same name:
--- accounts of some tenants. The default route and the rate limits are everybody's. The
--- first worker sets them, if the route is still as the migration made it; after that
--- only commands do, and the worker learns what differs from what it was given.
+-- They are registered. A provider with own_route (the account of some tenants) gets a route of the
+-- same name. The default route and the rate limits are shared by all workers: the first worker sets
+-- them, if the route is still as the migration created it; after that only commands change them,
+-- and the worker gets the differences from its own settings.
 CREATE FUNCTION mailgres.use_providers(
     p_providers jsonb,
     OUT was_initial boolean, OUT wanted text[], OUT actual text[], OUT other_limits jsonb
@@ -87,17 +87,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
-    'Registers the providers of a worker; sets the default route if it is as the migration made it, and says how it is.';
+    'Registers the providers of a worker; sets the default route if it is still as the migration created it, and returns the actual route.';
 
--- What a provider told a worker of its limits; null: it said nothing. Its count of a day
--- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
+-- The limits that a provider reported to a worker; null: not reported. The provider's daily count
+-- covers the last 24 hours or starts at its own midnight, so it is used for an hour.
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- The provider before its usage, as finish locks them. A claim that has the bucket does
+    -- The provider before its usage, as finish locks them. A claim that has locked the bucket does
     -- not wait for the provider.
     PERFORM mailgres.require_provider(p_name);
     UPDATE mailgres.providers p
@@ -119,12 +119,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
-    'Keeps what a provider said of its own limits, for all workers.';
+    'Stores the limits that a provider reported, for all workers.';
 
--- Emails that wait because of a provider wait until their time, also when an operator knows
--- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
--- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
--- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
+-- Emails that wait because of a provider wait until their time, even when an operator knows that
+-- the cause is gone: a larger plan was bought, a fault was fixed. Only the time is changed: an
+-- uncertain email keeps its provider, key and batch, and a batch is released as a whole or not at
+-- all. Emails that another session has locked are skipped: a claim may hold them and wait for the
+-- provider.
 CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -136,7 +137,7 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
           AND (q.error_class IN ('rate', 'quota')
-               -- tried whether the provider is back, and waits longer than its policy says
+               -- a probe, which waits longer than its policy says
                OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
                   AND q.error_class IN ('transient', 'ambiguous')));
     IF NOT p_limits_only THEN
@@ -148,14 +149,14 @@ BEGIN
     v_ids := mailgres.with_whole_batches(ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
-          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
+          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- otherwise it waits for that time
         ORDER BY q.id FOR UPDATE SKIP LOCKED));
     UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
-    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
+    'Releases emails that wait because of a provider: because of its limits only, or for any reason.';
 
 CREATE FUNCTION mailgres.limit_provider(
     p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
@@ -170,7 +171,7 @@ BEGIN
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
-    -- What was waited for may no longer hold.
+    -- The reason to wait may be gone.
     IF v_provider.limited_by = 'quota' THEN
         PERFORM mailgres.release_waiting(v_provider, true);
     END IF;
@@ -182,7 +183,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
-    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
+    'Sets how many emails may be sent through a provider in a second, a day and a month; null means no limit.';
 
 CREATE FUNCTION mailgres.pause_provider(
     p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
@@ -202,7 +203,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
-    'Claims nothing for a provider until then; what is on its way is finished.';
+    'Stops claims for a provider until then; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -215,7 +216,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
+COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends the pause of a provider.';
 
 CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -230,14 +231,14 @@ BEGIN
     IF v_provider.circuit <> 'closed' THEN
         PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
     END IF;
-    -- A quota that is used up stays so.
+    -- A quota that is used up stays used up.
     PERFORM mailgres.apply_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
     PERFORM pg_notify('mailgres', '');
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reset_provider(text) IS
-    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
+    'Resets the failures and limits of a provider, closes its circuit, and releases the emails that wait for it.';
 
 CREATE FUNCTION mailgres.provider_states()
     RETURNS TABLE (
@@ -288,4 +289,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.provider_states() IS
-    'Every provider: circuit, pause, waits, what its limits leave, quotas, routes.';
+    'Every provider: circuit, pause, limits, free tokens, quotas, routes.';

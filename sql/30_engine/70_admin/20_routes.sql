@@ -1,4 +1,4 @@
--- What operators set about routes and see of them.
+-- Settings and states of routes, for operators.
 
 CREATE FUNCTION mailgres.require_route(p_route text) RETURNS mailgres.routes
     LANGUAGE plpgsql
@@ -21,24 +21,24 @@ CREATE FUNCTION mailgres.providers_of(p_route text) RETURNS text[]
     LANGUAGE sql STABLE
 RETURN ARRAY(SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = p_route ORDER BY rp.position);
 
-COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in the order of preference.';
+COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in order of preference.';
 
 CREATE FUNCTION mailgres.set_initial_route(p_providers text[]) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 BEGIN
-    -- Without a lock first: it is not initial any more when the second worker starts.
+    -- First without a lock: when the second worker starts, the route is no longer initial.
     IF NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = 'default' AND r.initial) THEN
         RETURN false;
     END IF;
-    -- One at a time: workers of a fleet start together.
+    -- One at a time: the workers of a fleet start together.
     PERFORM FROM mailgres.routes r WHERE r.route = 'default' AND r.initial FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE mailgres.routes r SET initial = false WHERE r.route = 'default';
     IF mailgres.providers_of('default') <> '{capture}' THEN
-        RETURN false;  -- somebody set it by hand
+        RETURN false;  -- it was set by hand
     END IF;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
     INSERT INTO mailgres.route_providers (route, position, provider)
@@ -48,7 +48,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_initial_route(text[]) IS
-    'Sets the default route if it is still as the migration made it; returns whether it was.';
+    'Sets the default route if it is still as the migration created it; returns whether it was.';
 
 CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
     RETURNS void
@@ -60,7 +60,7 @@ BEGIN
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
     PERFORM mailgres.require_provider(x.name)
-    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
+    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- the order in which all sessions lock them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
     ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
@@ -72,7 +72,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
-    'Makes a route, or leads one along other providers.';
+    'Creates a route, or sets the providers of an existing one.';
 
 CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -84,7 +84,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_route(text) IS
-    'Claims nothing for a route until it is resumed; what is on its way is finished.';
+    'Stops claims for a route until it is resumed; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -114,4 +114,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.route_states() IS
-    'Every route: whether it is paused, its providers, those that can send now.';
+    'Every route: whether it is paused, its providers, and which of them can send now.';

@@ -1,4 +1,4 @@
--- What operators set about tenants and see of them.
+-- Settings and states of tenants, for operators.
 
 CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
-    'Sets how many emails of a tenant may leave in a second; null means any number.';
+    'Sets how many emails of a tenant may be sent in a second; null means no limit.';
 
 CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -25,7 +25,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
-    'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
+    'Stops claims for a tenant until it is resumed; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -56,9 +56,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_tenant_weight(text, int) IS
-    'Sets how many times three emails a tenant may have in a turn while others wait.';
+    'Sets the weight of a tenant: it gets this many times three emails per turn while other tenants wait.';
 
--- Those about whom something is set, and those who had emails settled in the last days.
+-- Tenants with settings, with emails settled in the last days, or with ready emails.
 CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
     tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
     route text, contact_email text, sent bigint, failed bigint, cancelled bigint
@@ -70,13 +70,8 @@ AS $$
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled
-        FROM (
-            SELECT r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
-            WHERE r.hour > mailgres.now() - p_days * interval '1 day'
-            UNION ALL
-            SELECT d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d
-            WHERE d.hour > mailgres.now() - p_days * interval '1 day'
-        ) x
+        FROM mailgres.counted_by_tenant x
+        WHERE x.hour > mailgres.now() - p_days * interval '1 day'
         GROUP BY x.tenant_id
     ), waiting AS (
         SELECT DISTINCT w.tenant FROM mailgres.routes r CROSS JOIN LATERAL (
@@ -103,10 +98,9 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_states(int) IS
-    'The tenants: what is set about them, and what became of their emails of the last days.';
+    'The tenants: their settings, and the outcomes of their emails of the last days.';
 
--- p_settings: an object with what is to change, `route` or `contact_email`; null takes
--- it away.
+-- p_settings: an object with the settings to change, `route` or `contact_email`; null removes one.
 CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -133,4 +127,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
-    'Sets the route or the contact of a tenant; what is not named stays.';
+    'Sets the route or the contact of a tenant; settings that are not named stay.';

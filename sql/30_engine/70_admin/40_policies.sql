@@ -1,5 +1,5 @@
--- What holds for emails that do not say otherwise. A worker may be given other defaults
--- than the queue has: the first one sets them, after that only a command does.
+-- Retry policies, and the defaults of emails that set no value of their own. The first worker sets
+-- the defaults from its own settings; after that only a command changes them.
 
 CREATE FUNCTION mailgres.require_policy(p_name text) RETURNS void
     LANGUAGE plpgsql
@@ -13,10 +13,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.require_policy(text) IS 'Refuses an unknown name.';
+COMMENT ON FUNCTION mailgres.require_policy(text) IS 'Refuses the name of an unknown policy.';
 
--- p_settings: what is to change, the columns of retry_policies; what is not named stays,
--- and steps and base take each other's place.
+-- p_settings: the columns of retry_policies to change; others stay. Setting steps removes base,
+-- and setting base removes steps.
 CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -52,7 +52,7 @@ EXCEPTION
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, or changes one.';
+COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Creates a retry policy, or changes one.';
 
 CREATE FUNCTION mailgres.use_defaults(
     p_retry_policy text, p_expires_after interval,
@@ -74,10 +74,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.use_defaults(text, interval) IS
-    'A worker''s defaults: set if they are as the migration made them; returns what holds.';
+    'Sets the defaults to those of a worker if they are still as the migration created them; returns the actual ones.';
 
--- p_settings: an object with what is to change, `retry_policy` or `expires_after`; what is
--- not named stays, and a null lets emails never expire.
+-- p_settings: an object with the settings to change, `retry_policy` or `expires_after`; others stay.
+-- A null expires_after means that emails never expire.
 CREATE FUNCTION mailgres.set_defaults(p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -97,4 +97,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_defaults(jsonb) IS
-    'Sets the retry policy or the expiry of emails that do not say otherwise.';
+    'Sets the retry policy or the expiry of emails that set none of their own.';

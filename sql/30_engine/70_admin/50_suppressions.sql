@@ -1,8 +1,8 @@
 -- Addresses that get no email.
 
--- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Says of each, by
--- its place from 1, whether it is new, was known or is not valid; those that are not are
--- not written, and the caller decides about the rest.
+-- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Returns for each entry, by
+-- its place from 1, whether it was added, was known, or which field is not valid. Entries that are
+-- not valid are not stored; the caller decides whether to keep the others.
 CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,7 +38,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
-    'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
+    'Suppresses addresses; returns for each entry whether it was added or known, or which field is not valid.';
 
 CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -54,4 +54,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
-    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';
+    'Removes suppressions of one tenant, or (*) those for all tenants; returns the given addresses that were suppressed.';

@@ -1,10 +1,10 @@
--- What operators set about senders and producers: docs/senders.md.
+-- Settings of senders and producers, for operators: docs/senders.md.
 
 CREATE FUNCTION mailgres.require_sender(p_sender text) RETURNS text
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- a domain is what an address has behind the @
+    -- a domain is checked as part of an address
     v_address constant text := CASE WHEN p_sender LIKE '%@%' THEN p_sender
                                     ELSE 'x@' || CASE WHEN p_sender LIKE '*.%' THEN substr(p_sender, 3)
                                                       ELSE p_sender END END;
@@ -20,7 +20,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.require_sender(text) IS
-    'A domain or an address as the list of senders has it; refuses anything else.';
+    'A domain or an address in the form of the list of senders; refuses anything else.';
 
 CREATE FUNCTION mailgres.allow_sender(p_tenant text, p_sender text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -36,7 +36,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.allow_sender(text, text) IS
-    'Lets the emails of a tenant (* for those without a list) have senders of a domain, or one address; false if it was allowed before.';
+    'Allows a domain or an address as sender for a tenant (* for tenants without a list); false if it was allowed before.';
 
 CREATE FUNCTION mailgres.disallow_sender(p_tenant text, p_sender text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -49,7 +49,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.disallow_sender(text, text) IS
-    'Takes a domain or an address off the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
+    'Removes a domain or an address from the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
 
 CREATE FUNCTION mailgres.bind_producer(p_role text, p_tenant text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -69,7 +69,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.bind_producer(text, text) IS
-    'Lets a role enqueue for one tenant only. It holds for that role, not for its members.';
+    'Binds a role to one tenant, for which alone it may enqueue. This applies to that role, not to its members.';
 
 CREATE FUNCTION mailgres.unbind_producer(p_role text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

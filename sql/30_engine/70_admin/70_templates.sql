@@ -1,6 +1,6 @@
--- Templates are pushed: what is new becomes a version that never changes, what is the
--- same again changes nothing. Content is {locale: {subject, html, text}}; html may be
--- missing, text may not, because every email has a text part.
+-- Templates are pushed: new content becomes a version that never changes, the same content again
+-- changes nothing. Content is {locale: {subject, html, text}}; html is optional, text is not,
+-- because every email has a text part.
 
 CREATE FUNCTION mailgres.template_contents(p_template_type text, p_version int) RETURNS jsonb
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -11,10 +11,10 @@ RETURN (
     WHERE v.template_type = p_template_type AND v.version = p_version);
 
 COMMENT ON FUNCTION mailgres.template_contents(text, int) IS
-    'What a version of a template says, by locale; null if there is no such version.';
+    'The content of a version of a template, by locale; null if there is no such version.';
 
--- White space at the end and empty lines at the beginning have no meaning, and line
--- ends are of one kind, so that files and database can be compared.
+-- Removes white space at the end and empty lines at the start, and makes line ends uniform, so that
+-- files and database can be compared.
 CREATE FUNCTION mailgres.clean_source(p_source text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN nullif(rtrim(regexp_replace(replace(p_source, E'\r\n', E'\n'), '^([ \t]*\n)+', ''), E' \t\r\n'), '');
@@ -74,7 +74,7 @@ $$;
 COMMENT ON FUNCTION mailgres.fault_of_settings(public.email_templates) IS
     'What is wrong with the settings of a template, or null.';
 
--- Settings that are given replace those the template has; null sets the default.
+-- Settings that are given replace those of the template; null sets the default.
 CREATE FUNCTION mailgres.with_settings(t public.email_templates, p_settings jsonb) RETURNS public.email_templates
     LANGUAGE plpgsql STABLE
 AS $$
@@ -105,7 +105,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.with_settings(public.email_templates, jsonb) IS 'A template with other settings.';
+COMMENT ON FUNCTION mailgres.with_settings(public.email_templates, jsonb) IS 'The template with the given settings.';
 
 CREATE FUNCTION mailgres.add_version(p_template_type text, p_contents jsonb, p_default_locale text) RETURNS int
     LANGUAGE plpgsql
@@ -156,7 +156,7 @@ BEGIN
         'text', mailgres.clean_source(c.value ->> 'text'), 'default', c.key = v_default)) INTO v_contents
     FROM jsonb_each(p_contents) c;
 
-    -- Whoever pushes the same template meanwhile waits here and then sees this version.
+    -- A session that pushes the same template at the same time waits here and then sees this version.
     INSERT INTO public.email_templates (template_type) VALUES (p_template_type) ON CONFLICT DO NOTHING;
     SELECT * INTO v_before FROM public.email_templates t WHERE t.template_type = p_template_type FOR UPDATE;
     v_after := mailgres.with_settings(v_before, p_settings);
@@ -179,7 +179,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
-    'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those the template has.';
+    'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those of the template.';
 
 CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -199,4 +199,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.retire_template(text) IS
-    'Takes no new emails for a template; those in the queue are still sent. False if it was retired before.';
+    'Refuses new emails for a template; those in the queue are still sent. False if it was retired before.';

@@ -1,16 +1,14 @@
--- Emails by what people know of them: the one filter of the command line, whether it
--- lists, retries or cancels. It is a JSON object; a key that is not there leaves
--- nothing out:
+-- Finds emails: the filter of the command line, whether it lists, retries or cancels. It is a JSON
+-- object; a key that is missing does not restrict the result:
 --
 --   status, template, tenant, error_code, provider, dead_reason   lists: one of these
 --   recipient      a list of addresses, in any case; "@example.com" is a whole domain
 --   since, until   when the email was enqueued: from since on, before until
 --
--- No index is for this alone, because every email would pay for it. Ids are ordered by
--- time, so a window of time is a range of the primary key; what is dead or being sent is
--- found by email_queue_due_idx, what waits by that and email_queue_ready_idx. Statements
--- are planned for the filter at hand (force_custom_plan), in which what was not asked
--- for is no condition any more.
+-- There is no index for this alone, because every email would pay for it. Ids are ordered by time,
+-- so a period is a range of the primary key. Emails that are dead or being sent are found by
+-- email_queue_due_idx, waiting emails by that and email_queue_ready_idx. Statements are planned for
+-- each filter (force_custom_plan), so that keys which are missing add no condition to the plan.
 
 CREATE TYPE mailgres.filter AS (
     status       text[],
@@ -65,14 +63,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.read_filter(jsonb) IS 'A filter as it is given, checked.';
 
--- From which id on, and up to which, a window of time has to be looked at. An id is never
--- older than created_at, which is the time of the transaction, but as much younger as
--- that took: a day is taken for enough. The window is as old as it is by mailgres.now(),
--- in which tests travel; ids go by the server's clock alone.
+-- The range of ids that a period can have. An id is never older than created_at, which is the time
+-- of the transaction; it is younger by at most the length of the transaction, for which a day is
+-- enough. The period is relative to mailgres.now(), which tests change; ids always use the server's
+-- clock.
 --
--- An application may bring ids of its own, at random, and then they say nothing about
--- time: some of them lie before mailgres was written, most after tomorrow. Where there
--- are any, all ids are looked at.
+-- An application may set random ids of its own, which say nothing about time: some of them are
+-- older than mailgres, most are later than tomorrow. If there are any, all ids are searched.
 CREATE FUNCTION mailgres.id_range_of(
     p_since timestamptz, p_until timestamptz, OUT first_id uuid, OUT last_id uuid)
     LANGUAGE plpgsql STABLE SET enable_seqscan = off
@@ -98,11 +95,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.id_range_of(timestamptz, timestamptz) IS
-    'Between which ids the emails of a window of time are; an import of older emails counts from its own time on.';
+    'The range of ids of the emails of a period; imported older emails count from the time of the import.';
 
--- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready
--- say no more than the status does: they are there for the partial indexes. A dead email
--- died after it was enqueued, and a lease ends after that, too.
+-- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready follow
+-- from the status: they make the partial indexes usable. A dead email died after it was enqueued,
+-- and a lease ends after that, too.
 CREATE FUNCTION mailgres.matching_emails(p_filter mailgres.filter, p_first_id uuid, p_last_id uuid)
     RETURNS SETOF public.email_queue
     LANGUAGE sql STABLE
@@ -121,8 +118,8 @@ AS $$
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
       AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
            OR p_filter.recipient IS NOT NULL
-              -- The length tells most others apart, and costs less than to make them lower. Beyond
-              -- ASCII the spellings of one address have several lengths.
+              -- Comparing lengths rules out most emails and is cheaper than lower(). Beyond ASCII the
+              -- spellings of one address have different lengths.
               AND (octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
                    OR octet_length(q.recipient_email) > length(q.recipient_email))
               AND mailgres.canonical_address(q.recipient_email) = ANY (p_filter.recipient)
@@ -134,7 +131,7 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.matching_emails(mailgres.filter, uuid, uuid) IS
-    'The emails that a filter leaves, among those between two ids.';
+    'The emails that match a filter, in a range of ids.';
 
 CREATE FUNCTION mailgres.find_emails(
     p_filter jsonb DEFAULT '{}',
@@ -169,7 +166,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.find_emails(jsonb, uuid, int, text) IS
-    'The ids of the emails that a filter leaves, newest (or oldest) first; the next page comes after the last of them.';
+    'The ids of the emails that match a filter, newest (or oldest) first; p_after: the last id of the page before.';
 
 CREATE FUNCTION mailgres.count_emails(p_filter jsonb DEFAULT '{}', p_most int DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
@@ -186,4 +183,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.count_emails(jsonb, int) IS
-    'How many emails a filter leaves; not counted further than p_most.';
+    'How many emails match a filter; counts at most p_most.';
