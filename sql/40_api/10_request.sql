@@ -1,6 +1,6 @@
--- What enqueue_email and enqueue_emails have in common: a request, and what is
--- wrong with it. The fields are the arguments of enqueue_email without `p_`. What a
--- column takes, whoever writes it, is in 20_tables/55_fields.sql.
+-- The request that enqueue_email and enqueue_emails share. Its fields are the arguments of
+-- enqueue_email without `p_`. Which values a column accepts, from every writer, is in
+-- 20_tables/55_fields.sql.
 
 CREATE TYPE mailgres.request AS (
     user_id          uuid,

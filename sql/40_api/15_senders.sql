@@ -1,5 +1,5 @@
--- The two questions that enqueuing asks of docs/senders.md: may this tenant's email have this
--- sender, and for which tenant may the caller enqueue?
+-- The two checks of docs/senders.md at enqueue: whether the tenant's email may have this sender, and
+-- for which tenant the caller may enqueue.
 
 -- The plain address of a sender: `Example <mail@example.com>` has a name before it.
 CREATE FUNCTION mailgres.address_of(p_sender text) RETURNS text
@@ -16,7 +16,7 @@ DECLARE
     v_domain   constant text := substring(v_address FROM '[^@]*$');
     v_may      boolean;
 BEGIN
-    -- The own list counts, if there is one; no row of either: null, and any sender may be set.
+    -- The tenant's own list counts, if there is one. No row of either list: null, and any sender is allowed.
     SELECT bool_or(s.sender IN (v_address, v_domain)
                    OR s.sender LIKE '*.%' AND right(v_domain, length(s.sender) - 1) = substr(s.sender, 2))
     INTO v_may
@@ -32,18 +32,18 @@ $$;
 COMMENT ON FUNCTION mailgres.may_send_as(text, text) IS
     'Whether an email of a tenant may have this sender.';
 
--- A function that runs with the rights of its owner cannot ask current_user who called it:
--- session_user logged in, and the setting `role` says what SET ROLE made of it. The binding
--- of either holds, so that a bound role does not escape by switching to another.
+-- In a function with the rights of its owner, current_user is not the caller: session_user is the
+-- role that logged in, and the setting `role` the one of SET ROLE. The binding of either applies,
+-- so that a bound role cannot escape by switching to another role.
 CREATE FUNCTION mailgres.tenant_for(p_named text, p_bound text, p_also text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_bound IS NULL THEN p_named
             WHEN p_bound = p_also AND p_named IN ('default', p_bound) THEN p_bound END;
 
 COMMENT ON FUNCTION mailgres.tenant_for(text, text, text) IS
-    'For which tenant a caller enqueues that named one and is bound to others; null: it may not. The name default counts as none.';
+    'The tenant for which a caller enqueues that named p_named and is bound to tenants; null: not allowed. The name default counts as none.';
 
--- p_many: the error names the place of the email.
+-- p_many: the error says which element of the array it is about.
 CREATE FUNCTION mailgres.for_caller(p_requests mailgres.request[], p_many boolean) RETURNS mailgres.request[]
     LANGUAGE plpgsql
 AS $$
@@ -70,4 +70,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.for_caller(mailgres.request[], boolean) IS
-    'The requests with the tenant that the calling role is bound to, if it is; refuses those of another.';
+    'The requests with the tenant that the calling role is bound to, if any; refuses requests for another tenant.';

@@ -1,6 +1,6 @@
--- What is wrong with a request: the SQLSTATE with which it is refused, or null. One
--- expression, so that it is inlined into the statements that enqueue; what only few
--- requests have is checked by a function of its own, called for those alone.
+-- What is wrong with a request: the SQLSTATE with which it is refused, or null. One expression, so
+-- that it is inlined into the statements that enqueue; fields that few requests have are checked by
+-- a function that is called for those requests only.
 
 CREATE FUNCTION mailgres.fault_of_options(r mailgres.request) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -57,14 +57,14 @@ END;
 COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates) IS
     'The SQLSTATE with which a request is refused, or null.';
 
--- Says it in words. The address itself is not quoted: errors end up in logs.
+-- The error message and hint. They do not quote the address, because errors end up in logs.
 CREATE FUNCTION mailgres.refuse_request(p_sqlstate text, r mailgres.request, p_place bigint) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_said text[] := CASE p_sqlstate
         WHEN 'MG001' THEN ARRAY[
-            -- arguments get swapped: what is no name may be an address
+            -- arguments get swapped, so a text that is not a name may be an address
             CASE WHEN r.template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'
                  THEN format('there is no template %L', r.template_type)
                  ELSE 'template_type is not the name of a template' END,

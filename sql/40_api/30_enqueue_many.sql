@@ -1,8 +1,8 @@
--- Many at once, by joins. What is accepted is what enqueue_email accepts:
--- mailgres.fault_of() says it for both.
+-- Enqueues many emails at once, by joins. It accepts the same requests as enqueue_email:
+-- mailgres.fault_of() checks them for both.
 
--- The requests with what belongs to each, and what is wrong with it. One SELECT, so
--- that it is inlined where it is used.
+-- The requests with their template, policy and fault. One SELECT, so that it is inlined where it is
+-- used.
 CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
     RETURNS TABLE (
         place int, request mailgres.request, template public.email_templates,
@@ -109,11 +109,11 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
-    'Whether an email has just these attachments.';
+    'Whether an email has exactly these attachments.';
 
--- The same idempotency key again: the first email's id counts, if the content is
--- the same. If it is not, nothing is said of the first email: who knows a key need not be
--- the one who used it. p_many: the error names the place.
+-- For a repeated idempotency key the id of the first email is returned, if the content is the same.
+-- If it differs, the error says nothing about the first email: the caller may not be the one that
+-- used the key. p_many: the error says which element of the array it is about.
 CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[], p_many boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -151,4 +151,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[], boolean) IS
-    'The ids of the requests, with those of the first emails where a key was used before.';
+    'The ids of the requests; for a key that was used before, the id of the first email.';

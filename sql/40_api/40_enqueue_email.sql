@@ -52,7 +52,7 @@ BEGIN
            p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
            p_also_to, p_attachments IS NOT NULL
     FROM mailgres.settings s
-    CROSS JOIN (  -- see mailgres.for_caller; in this statement it costs the least
+    CROSS JOIN (  -- as mailgres.for_caller; cheapest inside this statement
         SELECT mailgres.tenant_for(p_tenant_id, min(b.tenant_id), max(b.tenant_id)) AS id
         FROM mailgres.producers b WHERE b.role_name IN (session_user, current_setting('role'))
     ) tenant

@@ -1,5 +1,5 @@
--- Thousands in one call, all or none. An element has the names of enqueue_email's
--- arguments without `p_`; what it leaves out has the same defaults.
+-- Thousands of emails in one call, all or none. An element has the names of enqueue_email's
+-- arguments without `p_`, and the same defaults.
 
 CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -1,6 +1,6 @@
--- What enqueue_emails would refuse, for all of them at once and without writing: who
--- brings a file wants to know every bad line. Only an idempotency key that was used for
--- another email is not seen here, because that takes the rows.
+-- Returns everything that enqueue_emails would refuse, without writing: for a file, all bad lines
+-- are reported at once. An idempotency key that was used for another email is not detected here,
+-- because that needs the rows.
 
 CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
     RETURNS TABLE (place int, code text, message text, hint text)
@@ -14,7 +14,7 @@ BEGIN
     v_defaults.payload := '{}';
     v_defaults.tenant_id := 'default';
     BEGIN
-        -- None is bad, most of the time. (Keys that are not known become none here.)
+        -- Usually no email is bad. (Unknown keys are ignored here.)
         PERFORM FROM mailgres.resolve(mailgres.for_caller(ARRAY(
             SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r), true)) x
         WHERE x.fault IS NOT NULL LIMIT 1;
@@ -22,7 +22,7 @@ BEGIN
             RETURN;
         END IF;
     EXCEPTION WHEN data_exception OR SQLSTATE 'MG019' THEN
-        NULL;  -- one has a value of the wrong type, or is of another tenant: found below
+        NULL;  -- a value has the wrong type, or an email is of another tenant: found below
     END;
     FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
         place := v_place;

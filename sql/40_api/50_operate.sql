@@ -1,6 +1,5 @@
--- What a person does with an email by hand: cancel, retry, reschedule. Each locks
--- the row first, so that a worker that claims at the same moment either has it
--- already or does not get it.
+-- What people do with an email by hand: cancel, retry, reschedule. Each function locks the row
+-- first, so that a worker that claims at the same time either has it already or does not get it.
 
 CREATE FUNCTION mailgres.lock_email(p_queue_id uuid) RETURNS public.email_queue
     LANGUAGE plpgsql
@@ -19,7 +18,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.lock_email(uuid) IS 'The email, locked; refuses an unknown id.';
 
--- What stands in the way of something; all null: nothing.
+-- Why an action is refused; all null: it is not.
 CREATE TYPE mailgres.refusal AS (code text, message text, hint text);
 
 CREATE FUNCTION mailgres.refuse_if(p_refusal mailgres.refusal) RETURNS void
@@ -32,14 +31,14 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
+COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises the refusal, if there is one.';
 
 CREATE FUNCTION mailgres.is_held_without_token(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN q.status = 'sending' AND q.lease_is_tokenless;
 
 COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
-    'Whether a processor that knows no token holds the email.';
+    'Whether a processor that does not use tokens holds the email.';
 
 CREATE FUNCTION mailgres.cancel_refusal(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
@@ -55,7 +54,7 @@ RETURN CASE
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'What stands in the way of cancelling an email.';
+COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'Why an email cannot be cancelled, or null.';
 
 CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
     LANGUAGE plpgsql
@@ -70,7 +69,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
-    'Cancels emails that the caller has locked and in whose way nothing stands.';
+    'Cancels emails that the caller has locked and checked.';
 
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -88,15 +87,15 @@ END
 $$;
 
 COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
-    'Cancels an email whose call has not begun; false if it was cancelled before.';
+    'Cancels an email whose call has not started; false if it was cancelled before.';
 
--- A dead or cancelled email goes back to the queue with all its retries. It gets a
--- new key, unless an earlier attempt may have arrived: then the key is kept while it
--- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
--- batch of which some was settled protects no longer: the call cannot be repeated.
+-- A dead or cancelled email goes back to the queue with all its retries. It gets a new key, unless it
+-- is uncertain: then the key is kept while it protects, and afterwards the caller has to accept a
+-- possible duplicate. The key of a batch no longer protects when some of its emails are settled: the
+-- call cannot be repeated.
 
--- One at a time for a batch: two that lock its emails would wait for each other. Before
--- their rows are locked, and in one order.
+-- One transaction at a time per batch: two that lock its emails would deadlock. Taken before the rows
+-- are locked, and in one order.
 CREATE FUNCTION mailgres.lock_batches(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -112,7 +111,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.lock_batches(uuid[]) IS
-    'Waits until no other has to do with the batches in which these emails may have arrived.';
+    'Waits for the locks of the uncertain batches of these emails.';
 
 CREATE FUNCTION mailgres.key_protects(p_email public.email_queue) RETURNS boolean
     LANGUAGE plpgsql
@@ -136,7 +135,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
-    'Whether an email that may have arrived can be sent again under its key and arrive once.';
+    'Whether an uncertain email can be sent again under its key and be delivered once.';
 
 CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
@@ -144,7 +143,7 @@ RETURN ('MG024', 'an earlier attempt may have arrived: sending again may deliver
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
 COMMENT ON FUNCTION mailgres.duplicate_refusal() IS
-    'What stands in the way of sending an email again that may have arrived.';
+    'The refusal to send an uncertain email again.';
 
 CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -171,7 +170,7 @@ BEGIN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
     ELSIF NOT mailgres.is_in_uncertain_batch(p_email) AND mailgres.is_suppressed(p_email) THEN
-        -- a worker would not send it; with the rest of a batch that may have arrived it would
+        -- a worker would not send it; with the rest of an uncertain batch it would
         RETURN ('MG028', 'the address is suppressed',
                 'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
@@ -183,11 +182,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.retry_refusal(public.email_queue, boolean) IS
-    'What stands in the way of retrying an email.';
+    'Why an email cannot be retried, or null.';
 
--- Events settle emails without asking who has their batch: so whether the key of an email
--- protects is asked again when nobody can settle any of the rest, and only those with consent
--- (p_accept_duplicate) go out under another.
+-- Events settle emails without the lock of their batch. So key_protects() is checked again when
+-- the rest of the batch is locked, and only emails for which a duplicate is accepted
+-- (p_accept_duplicate) are sent under a new key.
 CREATE FUNCTION mailgres.reopen(p_ids uuid[], p_accept_duplicate boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -199,7 +198,7 @@ BEGIN
     v_kept := ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
-    -- Who may have arrived in a batch goes again with all of it, or not at all.
+    -- An uncertain batch is sent again as a whole or not at all.
     IF cardinality(v_kept) > 0 THEN
         v_rest := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -219,7 +218,7 @@ BEGIN
             WHERE q.id = ANY (p_ids) AND (q.uncertain_since IS NULL OR q.id = ANY (v_kept)));
     END IF;
     p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
-    -- A waiting email whose tries all failed for certain goes on with the key it has.
+    -- A waiting email whose attempts all definitely failed keeps its key.
     v_renewed := ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_kept)
@@ -233,7 +232,7 @@ BEGIN
         uncertain_since = CASE WHEN q.id <> ALL (v_renewed) THEN q.uncertain_since END,
         first_attempt_at = CASE WHEN q.id <> ALL (v_renewed) THEN q.first_attempt_at END,
         batch_id = CASE WHEN q.id <> ALL (v_renewed) THEN q.batch_id END,
-        -- a template that was mended since reaches it
+        -- so that it uses a template that was fixed since
         template_version = CASE WHEN q.id <> ALL (v_renewed) THEN q.template_version END
     WHERE q.id = ANY (p_ids);
     RETURN p_ids;
@@ -241,7 +240,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
-    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
+    'Puts emails that the caller has locked and checked back into the queue, and the rest of their uncertain batches; returns all of them. Leaves out emails that might be delivered twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -257,7 +256,7 @@ END
 $$;
 
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
-    'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
+    'Puts a dead, cancelled or waiting email back into the queue, to be sent now, with all its retries.';
 
 CREATE FUNCTION mailgres.reschedule_refusal(p_email public.email_queue, p_scheduled_for timestamptz)
     RETURNS mailgres.refusal
@@ -273,7 +272,7 @@ RETURN CASE
 END;
 
 COMMENT ON FUNCTION mailgres.reschedule_refusal(public.email_queue, timestamptz) IS
-    'What stands in the way of sending an email at another time.';
+    'Why an email cannot be rescheduled, or null.';
 
 CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
     LANGUAGE plpgsql
@@ -288,7 +287,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
-    'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
+    'Reschedules emails that the caller has locked and checked.';
 
 CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -301,4 +300,4 @@ END
 $$;
 
 COMMENT ON FUNCTION public.reschedule_email(uuid, timestamptz) IS
-    'Lets a waiting email be sent at another time.';
+    'Changes the time at which a waiting email is sent.';

@@ -1,11 +1,11 @@
--- The same by the hundred, for operators' commands: cancel, retry and reschedule many emails
--- in one short transaction, and say of each what came of it. What cannot be done is
--- reported, not raised, so that the rest is done. None of it ever waits for a row: one
--- that somebody else holds is reported, too, and the caller comes back to it. So whoever
--- claims and finishes meanwhile is never waited for in a circle.
+-- The same for hundreds of emails, for operators' commands: cancel, retry and reschedule in one short
+-- transaction, and report the result of each email. A refusal is reported, not raised, so that the
+-- other emails are handled. No function here waits for a row: an email that another session has
+-- locked is reported, too, and the caller can repeat it. So there is no deadlock with claim and
+-- finish.
 --
--- p_statuses: only emails that still have one of these statuses, as they had when the
--- caller chose them; null means any.
+-- p_statuses: handle only emails that still have one of these statuses, as they had when the caller
+-- chose them; null means any.
 
 CREATE TYPE mailgres.action_result AS (id uuid, code text, message text, hint text);
 
@@ -21,18 +21,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
-    'Locks those of the given emails that nobody holds and that have one of the statuses.';
+    'Locks those of the given emails that no other session has locked and that have one of the statuses.';
 
--- Who may have arrived in a batch goes again with all of it: where somebody else holds one of
--- the rest, none of it is to be had. Not waiting for the batch either, it takes its lock after
--- those of rows.
+-- An uncertain batch is sent again as a whole: if another session has locked one of its emails, none
+-- is taken. It does not wait for the lock of the batch either, because that comes after the rows'.
 CREATE FUNCTION mailgres.with_whole_batches(p_taken uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_batch  record;
-    v_all    bigint;
-    v_mine   uuid[];
+    v_batch   record;
+    v_all     bigint;
+    v_locked  uuid[];
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, array_agg(q.id) AS taken
@@ -43,11 +42,11 @@ BEGIN
         v_all := (
             SELECT count(*) FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed'));
-        v_mine := ARRAY(
+        v_locked := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_locked) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
         END IF;
     END LOOP;
@@ -56,7 +55,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
-    'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
+    'Locks the rest of uncertain batches, which are sent again as a whole; leaves out emails of which another session has locked the rest.';
 
 CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql
@@ -78,7 +77,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
-    'Why emails could not be taken: unknown, held by somebody else, or changed since.';
+    'Why emails could not be taken: unknown, locked by another session, or changed since.';
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
     RETURNS SETOF mailgres.action_result
@@ -86,27 +85,22 @@ CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL,
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_taken    constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_results  constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.cancel_refusal(q) r
+        WHERE q.id = ANY (v_taken));
 BEGIN
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.cancel_refusal(v_email);
-        IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
-        END IF;
-        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
-    END LOOP;
-    PERFORM mailgres.cancel_these(v_done, p_reason);
-    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+    PERFORM mailgres.cancel_these(ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL), p_reason);
+    RETURN QUERY
+    SELECT x.* FROM unnest(v_results) x UNION ALL SELECT n.* FROM mailgres.not_taken(p_ids, v_taken, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
-    'cancel_email for many: a row for each, with the code of what stood in the way, or none.';
+    'cancel_email for many: a row for each email, with the code of its refusal, or null.';
 
--- Also returns the rest of batches that went again with one of these emails.
+-- Also returns the rest of batches that were reopened with one of these emails.
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.action_result
@@ -114,33 +108,26 @@ CREATE FUNCTION mailgres.retry_emails(
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  uuid[];
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_may    uuid[] := '{}';
-    v_not    mailgres.action_result[] := '{}';
-    v_done   uuid[];
+    v_taken      constant uuid[] := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
+    v_results    constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.retry_refusal(q, p_accept_duplicates) r
+        WHERE q.id = ANY (v_taken));
+    v_accepted   constant uuid[] := ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL);
+    v_reopened   constant uuid[] := mailgres.reopen(v_accepted, p_accept_duplicates);
+    v_duplicate  constant mailgres.refusal := mailgres.duplicate_refusal();
 BEGIN
-    v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.retry_refusal(v_email, p_accept_duplicates);
-        IF v_no.code IS NULL THEN
-            v_may := v_may || v_email.id;
-        ELSE
-            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.action_result;
-        END IF;
-    END LOOP;
-    v_done := mailgres.reopen(v_may, p_accept_duplicates);
-    RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
-    RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
-    v_no := mailgres.duplicate_refusal();
-    RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
-    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
+    RETURN QUERY SELECT i, NULL::text, NULL::text, NULL::text FROM unnest(v_reopened) i;
+    RETURN QUERY SELECT x.* FROM unnest(v_results) x WHERE x.code IS NOT NULL AND x.id <> ALL (v_reopened);
+    RETURN QUERY
+    SELECT i, v_duplicate.code, v_duplicate.message, v_duplicate.hint
+    FROM unnest(v_accepted) i WHERE i <> ALL (v_reopened);
+    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_reopened, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
-    'retry_email for many: a row for each, with the code of what stood in the way, or none.';
+    'retry_email for many: a row for each email, with the code of its refusal, or null.';
 
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
@@ -149,22 +136,17 @@ CREATE FUNCTION mailgres.reschedule_emails(
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_taken    constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_results  constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.reschedule_refusal(q, p_scheduled_for) r
+        WHERE q.id = ANY (v_taken));
 BEGIN
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.reschedule_refusal(v_email, p_scheduled_for);
-        IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
-        END IF;
-        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
-    END LOOP;
-    PERFORM mailgres.reschedule_these(v_done, p_scheduled_for);
-    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+    PERFORM mailgres.reschedule_these(ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL), p_scheduled_for);
+    RETURN QUERY
+    SELECT x.* FROM unnest(v_results) x UNION ALL SELECT n.* FROM mailgres.not_taken(p_ids, v_taken, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reschedule_emails(uuid[], timestamptz, text[]) IS
-    'reschedule_email for many: a row for each, with the code of what stood in the way, or none.';
+    'reschedule_email for many: a row for each email, with the code of its refusal, or null.';

@@ -1,7 +1,6 @@
--- What a provider reports later, by webhook: delivered, bounced, complained, failed.
--- It is logged; it settles an email whose outcome was uncertain; a bounce or a
--- complaint suppresses the address. The email is named by our id (we hand it to
--- the provider as a tag) or by the provider's.
+-- Reports that a provider makes later, by webhook: delivered, bounced, complained, failed. The event
+-- is logged; it settles an uncertain email; a bounce or a complaint suppresses the address. The email
+-- is identified by our id (which the provider has as a tag) or by the provider's.
 
 CREATE FUNCTION mailgres.log_event(q public.email_queue, p_event text, p_message_id text, p_detail text)
     RETURNS void
@@ -48,7 +47,7 @@ BEGIN
         RETURN false;
     END IF;
 
-    -- A fault comes before what follows from it, a bounce after the email was sent.
+    -- A failure is logged before the change that it causes, other events after it.
     IF NOT v_went THEN
         PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
     END IF;
@@ -80,7 +79,7 @@ BEGIN
         WHERE q.id = v_id;
     END IF;
 
-    -- What was sent and bounced was not delivered: counted once, until it is sent anew.
+    -- A sent email that bounced was not delivered: counted once, until it is sent again.
     SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
     IF p_event = 'bounced' AND v_email.status = 'sent' AND NOT mailgres.has_bounced(v_id) THEN
         PERFORM mailgres.count_email(v_email, 'bounced', 1, 0);

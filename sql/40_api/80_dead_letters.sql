@@ -1,6 +1,6 @@
--- Dead letters for people: those in the queue and those in the archive, alike. Who reads
--- it needs to be allowed to read the tables below. A try that a processor reports without having
--- claimed the email is one all the same.
+-- Dead letters for people: those in the queue and those in the archive. The reader needs the right to
+-- read the tables below. An attempt that a processor reports without having claimed the email counts
+-- as an attempt, too.
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
@@ -37,16 +37,16 @@ CROSS JOIN LATERAL (
 ) t;
 
 COMMENT ON VIEW public.email_dead_letters IS
-    'Dead emails, in the queue and in the archive: what they were, why they died, every try. For operators.';
-COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each try was claimed.';
-COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempt_times there were.';
+    'Dead emails, in the queue and in the archive: what they were, why they died, every attempt. For operators.';
+COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each attempt was claimed.';
+COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempts were made.';
 COMMENT ON COLUMN public.email_dead_letters.error_message IS 'The last reason; never empty.';
 COMMENT ON COLUMN public.email_dead_letters.error_detail IS
-    'The provider''s text as it came; of a fault of our own, the places in the code that it passed.';
+    'The provider''s text, unchanged; for a fault of mailgres itself, the places in the code.';
 COMMENT ON COLUMN public.email_dead_letters.enqueued_at IS 'When it was enqueued.';
 COMMENT ON COLUMN public.email_dead_letters.dead_at IS 'When it became a dead letter.';
 COMMENT ON COLUMN public.email_dead_letters.archived_at IS
     'When it left the queue for the archive; null: it is still in the queue, where it can be retried.';
 COMMENT ON COLUMN public.email_dead_letters.expires_at IS
-    'When it goes to the archive; of one that is there, when it is deleted.';
+    'When it moves to the archive; in the archive, when it is deleted.';
 COMMENT ON COLUMN public.email_dead_letters.email IS 'The whole email, as it is in the queue.';

@@ -1,8 +1,8 @@
--- Dead letters by the thousand, for operators' commands: which there are, and their end.
+-- Finds and purges dead letters by the thousand, for operators' commands.
 
--- The newest first. Narrow rows, so that a million of them are found at once; everything
--- about one is in email_dead_letters. p_place: queue, archive, or null for both. p_code:
--- none means those without a code.
+-- The newest first. The rows are narrow, so that a million of them are found quickly;
+-- email_dead_letters has everything about one. p_place: queue, archive, or null for both. p_code:
+-- none means dead letters without a code.
 CREATE FUNCTION mailgres.find_dead_letters(
     p_tenant text DEFAULT NULL, p_template text DEFAULT NULL, p_code text DEFAULT NULL, p_reason text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_place text DEFAULT NULL,
@@ -14,7 +14,7 @@ CREATE FUNCTION mailgres.find_dead_letters(
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
-    -- Planned at each call, and each half limited: the newest of a million come from an index.
+    -- Planned at each call, and each half has the limit: the newest of a million come from an index.
     RETURN QUERY
     (SELECT q.id, q.tenant_id::text, q.template_type::text, q.error_code, q.dead_reason::text, q.dead_at, false
      FROM public.email_queue q
@@ -43,10 +43,10 @@ $$;
 COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
     'Dead letters in the queue and in the archive, the newest first.';
 
--- An email is named with the time of its death: one that was retried and died again since
--- is another dead letter, of which the caller has not seen the end. Files are in no export, so
--- letters in the queue that have some stay, unless p_with_attachments says otherwise; the
--- archive has none.
+-- A dead letter is identified by the email and its time of death: an email that was retried and died
+-- again is another dead letter, which the caller has not seen. Exports have no attachments, so dead
+-- letters in the queue that have some are kept, unless p_with_attachments is true; the archive has no
+-- attachments.
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
 ) RETURNS SETOF mailgres.action_result
@@ -96,4 +96,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[], boolean) IS
-    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';
+    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of its refusal, or null.';
