@@ -6072,7 +6072,7 @@ COMMENT ON FUNCTION mailgres.notify_dead_letters(int, text) IS
 
 -- ---- sql/30_engine/70_admin/10_providers.sql
 
--- What operators set about providers and see of them, and what a worker says of its own.
+-- Settings and states of providers, for operators; and the providers that a worker reports.
 
 CREATE FUNCTION mailgres.require_provider(p_name text) RETURNS mailgres.providers
     LANGUAGE plpgsql
@@ -6117,14 +6117,14 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.register_providers(jsonb) IS
-    'Registers providers; returns the names of those that were not known.';
+    'Registers providers; returns the names of the new ones.';
 
--- A worker says at its start which providers it has, in the order of preference:
+-- At its start a worker reports its providers, in order of preference:
 -- [{name, kind, captures, idempotent, batch_size, fixed_batches, emails_per_second, own_route}].
--- They are registered, and those with a route of their own get it, by the same name:
--- accounts of some tenants. The default route and the rate limits are everybody's. The
--- first worker sets them, if the route is still as the migration made it; after that
--- only commands do, and the worker learns what differs from what it was given.
+-- They are registered. A provider with own_route (the account of some tenants) gets a route of the
+-- same name. The default route and the rate limits are shared by all workers: the first worker sets
+-- them, if the route is still as the migration created it; after that only commands change them,
+-- and the worker gets the differences from its own settings.
 CREATE FUNCTION mailgres.use_providers(
     p_providers jsonb,
     OUT was_initial boolean, OUT wanted text[], OUT actual text[], OUT other_limits jsonb
@@ -6161,17 +6161,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.use_providers(jsonb) IS
-    'Registers the providers of a worker; sets the default route if it is as the migration made it, and says how it is.';
+    'Registers the providers of a worker; sets the default route if it is still as the migration created it, and returns the actual route.';
 
--- What a provider told a worker of its limits; null: it said nothing. Its count of a day
--- goes over the last 24 hours or by a midnight of its own, so it is believed for an hour.
+-- The limits that a provider reported to a worker; null: not reported. The provider's daily count
+-- covers the last 24 hours or starts at its own midnight, so it is used for an hour.
 CREATE FUNCTION mailgres.learn_limits(
     p_name text, p_calls_per_second double precision, p_daily int, p_monthly int, p_sent_today int
 ) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- The provider before its usage, as finish locks them. A claim that has the bucket does
+    -- The provider before its usage, as finish locks them. A claim that has locked the bucket does
     -- not wait for the provider.
     PERFORM mailgres.require_provider(p_name);
     UPDATE mailgres.providers p
@@ -6193,12 +6193,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.learn_limits(text, double precision, int, int, int) IS
-    'Keeps what a provider said of its own limits, for all workers.';
+    'Stores the limits that a provider reported, for all workers.';
 
--- Emails that wait because of a provider wait until their time, also when an operator knows
--- better: a larger plan was bought, a fault was fixed. Only the time moves: an email that may have
--- arrived keeps its provider, key and batch, and a batch goes whole or not at all. What somebody
--- else holds at this moment stays as it is: a claim may hold it and wait for the provider.
+-- Emails that wait because of a provider wait until their time, even when an operator knows that
+-- the cause is gone: a larger plan was bought, a fault was fixed. Only the time is changed: an
+-- uncertain email keeps its provider, key and batch, and a batch is released as a whole or not at
+-- all. Emails that another session has locked are skipped: a claim may hold them and wait for the
+-- provider.
 CREATE FUNCTION mailgres.release_waiting(p mailgres.providers, p_limits_only boolean) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -6210,7 +6211,7 @@ BEGIN
         SELECT q.id FROM public.email_queue q
         WHERE q.status = 'pending' AND NOT q.ready AND q.due_at > v_now AND q.provider = p.name
           AND (q.error_class IN ('rate', 'quota')
-               -- tried whether the provider is back, and waits longer than its policy says
+               -- a probe, which waits longer than its policy says
                OR NOT p_limits_only AND p.circuit <> 'closed' AND q.last_attempt_at >= p.circuit_since
                   AND q.error_class IN ('transient', 'ambiguous')));
     IF NOT p_limits_only THEN
@@ -6222,14 +6223,14 @@ BEGIN
     v_ids := mailgres.with_whole_batches(ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (v_ids) AND q.status = 'pending' AND q.next_retry_at > v_now
-          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- else it waits for that
+          AND (q.scheduled_for IS NULL OR q.scheduled_for <= v_now)  -- otherwise it waits for that time
         ORDER BY q.id FOR UPDATE SKIP LOCKED));
     UPDATE public.email_queue q SET next_retry_at = v_now WHERE q.id = ANY (v_ids);
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.release_waiting(mailgres.providers, boolean) IS
-    'Lets emails go at once that wait because of a provider: for its limits, or for all it made them wait for.';
+    'Releases emails that wait because of a provider: because of its limits only, or for any reason.';
 
 CREATE FUNCTION mailgres.limit_provider(
     p_name text, p_emails_per_second double precision, p_daily int, p_monthly int
@@ -6244,7 +6245,7 @@ BEGIN
     END IF;
     PERFORM mailgres.set_bucket('emails:' || p_name, p_emails_per_second);
     UPDATE mailgres.providers p SET daily_quota = p_daily, monthly_quota = p_monthly WHERE p.name = p_name;
-    -- What was waited for may no longer hold.
+    -- The reason to wait may be gone.
     IF v_provider.limited_by = 'quota' THEN
         PERFORM mailgres.release_waiting(v_provider, true);
     END IF;
@@ -6256,7 +6257,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.limit_provider(text, double precision, int, int) IS
-    'Sets how many emails may leave by a provider in a second, a day and a month; null means any number.';
+    'Sets how many emails may be sent through a provider in a second, a day and a month; null means no limit.';
 
 CREATE FUNCTION mailgres.pause_provider(
     p_name text, p_until timestamptz DEFAULT 'infinity', p_reason text DEFAULT NULL
@@ -6276,7 +6277,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_provider(text, timestamptz, text) IS
-    'Claims nothing for a provider until then; what is on its way is finished.';
+    'Stops claims for a provider until then; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_provider(p_name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6289,7 +6290,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends a pause.';
+COMMENT ON FUNCTION mailgres.resume_provider(text) IS 'Ends the pause of a provider.';
 
 CREATE FUNCTION mailgres.reset_provider(p_name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6304,14 +6305,14 @@ BEGIN
     IF v_provider.circuit <> 'closed' THEN
         PERFORM mailgres.set_circuit(p_name, 'closed', 'by hand', NULL);
     END IF;
-    -- A quota that is used up stays so.
+    -- A quota that is used up stays used up.
     PERFORM mailgres.apply_quotas(p, NULL) FROM mailgres.providers p WHERE p.name = p_name;
     PERFORM pg_notify('mailgres', '');
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reset_provider(text) IS
-    'Forgets failures and waits of a provider, closes its circuit, and releases the emails that wait for it.';
+    'Resets the failures and limits of a provider, closes its circuit, and releases the emails that wait for it.';
 
 CREATE FUNCTION mailgres.provider_states()
     RETURNS TABLE (
@@ -6362,11 +6363,11 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.provider_states() IS
-    'Every provider: circuit, pause, waits, what its limits leave, quotas, routes.';
+    'Every provider: circuit, pause, limits, free tokens, quotas, routes.';
 
 -- ---- sql/30_engine/70_admin/20_routes.sql
 
--- What operators set about routes and see of them.
+-- Settings and states of routes, for operators.
 
 CREATE FUNCTION mailgres.require_route(p_route text) RETURNS mailgres.routes
     LANGUAGE plpgsql
@@ -6389,24 +6390,24 @@ CREATE FUNCTION mailgres.providers_of(p_route text) RETURNS text[]
     LANGUAGE sql STABLE
 RETURN ARRAY(SELECT rp.provider FROM mailgres.route_providers rp WHERE rp.route = p_route ORDER BY rp.position);
 
-COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in the order of preference.';
+COMMENT ON FUNCTION mailgres.providers_of(text) IS 'The providers of a route in order of preference.';
 
 CREATE FUNCTION mailgres.set_initial_route(p_providers text[]) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 BEGIN
-    -- Without a lock first: it is not initial any more when the second worker starts.
+    -- First without a lock: when the second worker starts, the route is no longer initial.
     IF NOT EXISTS (SELECT FROM mailgres.routes r WHERE r.route = 'default' AND r.initial) THEN
         RETURN false;
     END IF;
-    -- One at a time: workers of a fleet start together.
+    -- One at a time: the workers of a fleet start together.
     PERFORM FROM mailgres.routes r WHERE r.route = 'default' AND r.initial FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE mailgres.routes r SET initial = false WHERE r.route = 'default';
     IF mailgres.providers_of('default') <> '{capture}' THEN
-        RETURN false;  -- somebody set it by hand
+        RETURN false;  -- it was set by hand
     END IF;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = 'default';
     INSERT INTO mailgres.route_providers (route, position, provider)
@@ -6416,7 +6417,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_initial_route(text[]) IS
-    'Sets the default route if it is still as the migration made it; returns whether it was.';
+    'Sets the default route if it is still as the migration created it; returns whether it was.';
 
 CREATE FUNCTION mailgres.set_route(p_route text, p_providers text[], p_description text DEFAULT NULL)
     RETURNS void
@@ -6428,7 +6429,7 @@ BEGIN
             'Names are lower-case letters, digits, - and _; name the providers in the order of preference.');
     END IF;
     PERFORM mailgres.require_provider(x.name)
-    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- as everybody locks them
+    FROM (SELECT n AS name FROM unnest(p_providers) n ORDER BY n) x;  -- the order in which all sessions lock them
     INSERT INTO mailgres.routes AS r (route, description) VALUES (p_route, coalesce(p_description, ''))
     ON CONFLICT (route) DO UPDATE SET description = coalesce(p_description, r.description), initial = false;
     DELETE FROM mailgres.route_providers rp WHERE rp.route = p_route;
@@ -6440,7 +6441,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_route(text, text[], text) IS
-    'Makes a route, or leads one along other providers.';
+    'Creates a route, or sets the providers of an existing one.';
 
 CREATE FUNCTION mailgres.pause_route(p_route text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6452,7 +6453,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_route(text) IS
-    'Claims nothing for a route until it is resumed; what is on its way is finished.';
+    'Stops claims for a route until it is resumed; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_route(p_route text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6482,11 +6483,11 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.route_states() IS
-    'Every route: whether it is paused, its providers, those that can send now.';
+    'Every route: whether it is paused, its providers, and which of them can send now.';
 
 -- ---- sql/30_engine/70_admin/30_tenants.sql
 
--- What operators set about tenants and see of them.
+-- Settings and states of tenants, for operators.
 
 CREATE FUNCTION mailgres.limit_tenant(p_tenant text, p_emails_per_second double precision) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6500,7 +6501,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.limit_tenant(text, double precision) IS
-    'Sets how many emails of a tenant may leave in a second; null means any number.';
+    'Sets how many emails of a tenant may be sent in a second; null means no limit.';
 
 CREATE FUNCTION mailgres.pause_tenant(p_tenant text, p_reason text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6513,7 +6514,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.pause_tenant(text, text) IS
-    'Claims nothing of a tenant until it is resumed; what is on its way is finished.';
+    'Stops claims for a tenant until it is resumed; emails that are being sent are finished.';
 
 CREATE FUNCTION mailgres.resume_tenant(p_tenant text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6544,9 +6545,9 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_tenant_weight(text, int) IS
-    'Sets how many times three emails a tenant may have in a turn while others wait.';
+    'Sets the weight of a tenant: it gets this many times three emails per turn while other tenants wait.';
 
--- Those about whom something is set, and those who had emails settled in the last days.
+-- Tenants with settings, with emails settled in the last days, or with ready emails.
 CREATE FUNCTION mailgres.tenant_states(p_days int DEFAULT 7) RETURNS TABLE (
     tenant text, weight int, paused_at timestamptz, pause_reason text, emails_per_second double precision,
     route text, contact_email text, sent bigint, failed bigint, cancelled bigint
@@ -6558,13 +6559,8 @@ AS $$
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'sent'), 0)::bigint AS sent,
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'failed'), 0)::bigint AS failed,
                coalesce(sum(x.emails) FILTER (WHERE x.status = 'cancelled'), 0)::bigint AS cancelled
-        FROM (
-            SELECT r.tenant_id, r.status, r.emails FROM mailgres.rollup_by_tenant r
-            WHERE r.hour > mailgres.now() - p_days * interval '1 day'
-            UNION ALL
-            SELECT d.tenant_id, d.status, d.emails FROM mailgres.rollup_deltas d
-            WHERE d.hour > mailgres.now() - p_days * interval '1 day'
-        ) x
+        FROM mailgres.counted_by_tenant x
+        WHERE x.hour > mailgres.now() - p_days * interval '1 day'
         GROUP BY x.tenant_id
     ), waiting AS (
         SELECT DISTINCT w.tenant FROM mailgres.routes r CROSS JOIN LATERAL (
@@ -6591,10 +6587,9 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.tenant_states(int) IS
-    'The tenants: what is set about them, and what became of their emails of the last days.';
+    'The tenants: their settings, and the outcomes of their emails of the last days.';
 
--- p_settings: an object with what is to change, `route` or `contact_email`; null takes
--- it away.
+-- p_settings: an object with the settings to change, `route` or `contact_email`; null removes one.
 CREATE FUNCTION mailgres.set_tenant(p_tenant text, p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -6621,12 +6616,12 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_tenant(text, jsonb) IS
-    'Sets the route or the contact of a tenant; what is not named stays.';
+    'Sets the route or the contact of a tenant; settings that are not named stay.';
 
 -- ---- sql/30_engine/70_admin/40_policies.sql
 
--- What holds for emails that do not say otherwise. A worker may be given other defaults
--- than the queue has: the first one sets them, after that only a command does.
+-- Retry policies, and the defaults of emails that set no value of their own. The first worker sets
+-- the defaults from its own settings; after that only a command changes them.
 
 CREATE FUNCTION mailgres.require_policy(p_name text) RETURNS void
     LANGUAGE plpgsql
@@ -6640,10 +6635,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.require_policy(text) IS 'Refuses an unknown name.';
+COMMENT ON FUNCTION mailgres.require_policy(text) IS 'Refuses the name of an unknown policy.';
 
--- p_settings: what is to change, the columns of retry_policies; what is not named stays,
--- and steps and base take each other's place.
+-- p_settings: the columns of retry_policies to change; others stay. Setting steps removes base,
+-- and setting base removes steps.
 CREATE FUNCTION mailgres.set_policy(p_name text, p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -6679,7 +6674,7 @@ EXCEPTION
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Makes a retry policy, or changes one.';
+COMMENT ON FUNCTION mailgres.set_policy(text, jsonb) IS 'Creates a retry policy, or changes one.';
 
 CREATE FUNCTION mailgres.use_defaults(
     p_retry_policy text, p_expires_after interval,
@@ -6701,10 +6696,10 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.use_defaults(text, interval) IS
-    'A worker''s defaults: set if they are as the migration made them; returns what holds.';
+    'Sets the defaults to those of a worker if they are still as the migration created them; returns the actual ones.';
 
--- p_settings: an object with what is to change, `retry_policy` or `expires_after`; what is
--- not named stays, and a null lets emails never expire.
+-- p_settings: an object with the settings to change, `retry_policy` or `expires_after`; others stay.
+-- A null expires_after means that emails never expire.
 CREATE FUNCTION mailgres.set_defaults(p_settings jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -6724,15 +6719,15 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_defaults(jsonb) IS
-    'Sets the retry policy or the expiry of emails that do not say otherwise.';
+    'Sets the retry policy or the expiry of emails that set none of their own.';
 
 -- ---- sql/30_engine/70_admin/50_suppressions.sql
 
 -- Addresses that get no email.
 
--- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Says of each, by
--- its place from 1, whether it is new, was known or is not valid; those that are not are
--- not written, and the caller decides about the rest.
+-- p_entries: an array of {recipient_email, tenant_id?, reason?, detail?}. Returns for each entry, by
+-- its place from 1, whether it was added, was known, or which field is not valid. Entries that are
+-- not valid are not stored; the caller decides whether to keep the others.
 CREATE FUNCTION mailgres.suppress(p_entries jsonb) RETURNS TABLE (place bigint, outcome text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -6768,7 +6763,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.suppress(jsonb) IS
-    'Lets addresses get no more email; says of each entry whether it was added or known, or what of it is not valid.';
+    'Suppresses addresses; returns for each entry whether it was added or known, or which field is not valid.';
 
 CREATE FUNCTION mailgres.unsuppress(p_addresses text[], p_tenant text DEFAULT '*') RETURNS SETOF text
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6784,17 +6779,17 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.unsuppress(text[], text) IS
-    'Lets addresses get email again, of one tenant or (*) where all were forbidden; returns those of the given addresses that were suppressed.';
+    'Removes suppressions of one tenant, or (*) those for all tenants; returns the given addresses that were suppressed.';
 
 -- ---- sql/30_engine/70_admin/60_senders.sql
 
--- What operators set about senders and producers: docs/senders.md.
+-- Settings of senders and producers, for operators: docs/senders.md.
 
 CREATE FUNCTION mailgres.require_sender(p_sender text) RETURNS text
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- a domain is what an address has behind the @
+    -- a domain is checked as part of an address
     v_address constant text := CASE WHEN p_sender LIKE '%@%' THEN p_sender
                                     ELSE 'x@' || CASE WHEN p_sender LIKE '*.%' THEN substr(p_sender, 3)
                                                       ELSE p_sender END END;
@@ -6810,7 +6805,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.require_sender(text) IS
-    'A domain or an address as the list of senders has it; refuses anything else.';
+    'A domain or an address in the form of the list of senders; refuses anything else.';
 
 CREATE FUNCTION mailgres.allow_sender(p_tenant text, p_sender text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6826,7 +6821,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.allow_sender(text, text) IS
-    'Lets the emails of a tenant (* for those without a list) have senders of a domain, or one address; false if it was allowed before.';
+    'Allows a domain or an address as sender for a tenant (* for tenants without a list); false if it was allowed before.';
 
 CREATE FUNCTION mailgres.disallow_sender(p_tenant text, p_sender text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6839,7 +6834,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.disallow_sender(text, text) IS
-    'Takes a domain or an address off the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
+    'Removes a domain or an address from the list of a tenant; false if it was not on it. Without a list any sender is accepted.';
 
 CREATE FUNCTION mailgres.bind_producer(p_role text, p_tenant text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6859,7 +6854,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.bind_producer(text, text) IS
-    'Lets a role enqueue for one tenant only. It holds for that role, not for its members.';
+    'Binds a role to one tenant, for which alone it may enqueue. This applies to that role, not to its members.';
 
 CREATE FUNCTION mailgres.unbind_producer(p_role text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6875,9 +6870,9 @@ COMMENT ON FUNCTION mailgres.unbind_producer(text) IS
 
 -- ---- sql/30_engine/70_admin/70_templates.sql
 
--- Templates are pushed: what is new becomes a version that never changes, what is the
--- same again changes nothing. Content is {locale: {subject, html, text}}; html may be
--- missing, text may not, because every email has a text part.
+-- Templates are pushed: new content becomes a version that never changes, the same content again
+-- changes nothing. Content is {locale: {subject, html, text}}; html is optional, text is not,
+-- because every email has a text part.
 
 CREATE FUNCTION mailgres.template_contents(p_template_type text, p_version int) RETURNS jsonb
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -6888,10 +6883,10 @@ RETURN (
     WHERE v.template_type = p_template_type AND v.version = p_version);
 
 COMMENT ON FUNCTION mailgres.template_contents(text, int) IS
-    'What a version of a template says, by locale; null if there is no such version.';
+    'The content of a version of a template, by locale; null if there is no such version.';
 
--- White space at the end and empty lines at the beginning have no meaning, and line
--- ends are of one kind, so that files and database can be compared.
+-- Removes white space at the end and empty lines at the start, and makes line ends uniform, so that
+-- files and database can be compared.
 CREATE FUNCTION mailgres.clean_source(p_source text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN nullif(rtrim(regexp_replace(replace(p_source, E'\r\n', E'\n'), '^([ \t]*\n)+', ''), E' \t\r\n'), '');
@@ -6951,7 +6946,7 @@ $$;
 COMMENT ON FUNCTION mailgres.fault_of_settings(public.email_templates) IS
     'What is wrong with the settings of a template, or null.';
 
--- Settings that are given replace those the template has; null sets the default.
+-- Settings that are given replace those of the template; null sets the default.
 CREATE FUNCTION mailgres.with_settings(t public.email_templates, p_settings jsonb) RETURNS public.email_templates
     LANGUAGE plpgsql STABLE
 AS $$
@@ -6982,7 +6977,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.with_settings(public.email_templates, jsonb) IS 'A template with other settings.';
+COMMENT ON FUNCTION mailgres.with_settings(public.email_templates, jsonb) IS 'The template with the given settings.';
 
 CREATE FUNCTION mailgres.add_version(p_template_type text, p_contents jsonb, p_default_locale text) RETURNS int
     LANGUAGE plpgsql
@@ -7033,7 +7028,7 @@ BEGIN
         'text', mailgres.clean_source(c.value ->> 'text'), 'default', c.key = v_default)) INTO v_contents
     FROM jsonb_each(p_contents) c;
 
-    -- Whoever pushes the same template meanwhile waits here and then sees this version.
+    -- A session that pushes the same template at the same time waits here and then sees this version.
     INSERT INTO public.email_templates (template_type) VALUES (p_template_type) ON CONFLICT DO NOTHING;
     SELECT * INTO v_before FROM public.email_templates t WHERE t.template_type = p_template_type FOR UPDATE;
     v_after := mailgres.with_settings(v_before, p_settings);
@@ -7056,7 +7051,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
-    'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those the template has.';
+    'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those of the template.';
 
 CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -7076,23 +7071,21 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.retire_template(text) IS
-    'Takes no new emails for a template; those in the queue are still sent. False if it was retired before.';
+    'Refuses new emails for a template; those in the queue are still sent. False if it was retired before.';
 
 -- ---- sql/30_engine/70_admin/80_find.sql
 
--- Emails by what people know of them: the one filter of the command line, whether it
--- lists, retries or cancels. It is a JSON object; a key that is not there leaves
--- nothing out:
+-- Finds emails: the filter of the command line, whether it lists, retries or cancels. It is a JSON
+-- object; a key that is missing does not restrict the result:
 --
 --   status, template, tenant, error_code, provider, dead_reason   lists: one of these
 --   recipient      a list of addresses, in any case; "@example.com" is a whole domain
 --   since, until   when the email was enqueued: from since on, before until
 --
--- No index is for this alone, because every email would pay for it. Ids are ordered by
--- time, so a window of time is a range of the primary key; what is dead or being sent is
--- found by email_queue_due_idx, what waits by that and email_queue_ready_idx. Statements
--- are planned for the filter at hand (force_custom_plan), in which what was not asked
--- for is no condition any more.
+-- There is no index for this alone, because every email would pay for it. Ids are ordered by time,
+-- so a period is a range of the primary key. Emails that are dead or being sent are found by
+-- email_queue_due_idx, waiting emails by that and email_queue_ready_idx. Statements are planned for
+-- each filter (force_custom_plan), so that keys which are missing add no condition to the plan.
 
 CREATE TYPE mailgres.filter AS (
     status       text[],
@@ -7147,14 +7140,13 @@ $$;
 
 COMMENT ON FUNCTION mailgres.read_filter(jsonb) IS 'A filter as it is given, checked.';
 
--- From which id on, and up to which, a window of time has to be looked at. An id is never
--- older than created_at, which is the time of the transaction, but as much younger as
--- that took: a day is taken for enough. The window is as old as it is by mailgres.now(),
--- in which tests travel; ids go by the server's clock alone.
+-- The range of ids that a period can have. An id is never older than created_at, which is the time
+-- of the transaction; it is younger by at most the length of the transaction, for which a day is
+-- enough. The period is relative to mailgres.now(), which tests change; ids always use the server's
+-- clock.
 --
--- An application may bring ids of its own, at random, and then they say nothing about
--- time: some of them lie before mailgres was written, most after tomorrow. Where there
--- are any, all ids are looked at.
+-- An application may set random ids of its own, which say nothing about time: some of them are
+-- older than mailgres, most are later than tomorrow. If there are any, all ids are searched.
 CREATE FUNCTION mailgres.id_range_of(
     p_since timestamptz, p_until timestamptz, OUT first_id uuid, OUT last_id uuid)
     LANGUAGE plpgsql STABLE SET enable_seqscan = off
@@ -7180,11 +7172,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.id_range_of(timestamptz, timestamptz) IS
-    'Between which ids the emails of a window of time are; an import of older emails counts from its own time on.';
+    'The range of ids of the emails of a period; imported older emails count from the time of the import.';
 
--- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready
--- say no more than the status does: they are there for the partial indexes. A dead email
--- died after it was enqueued, and a lease ends after that, too.
+-- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready follow
+-- from the status: they make the partial indexes usable. A dead email died after it was enqueued,
+-- and a lease ends after that, too.
 CREATE FUNCTION mailgres.matching_emails(p_filter mailgres.filter, p_first_id uuid, p_last_id uuid)
     RETURNS SETOF public.email_queue
     LANGUAGE sql STABLE
@@ -7203,8 +7195,8 @@ AS $$
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
       AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL
            OR p_filter.recipient IS NOT NULL
-              -- The length tells most others apart, and costs less than to make them lower. Beyond
-              -- ASCII the spellings of one address have several lengths.
+              -- Comparing lengths rules out most emails and is cheaper than lower(). Beyond ASCII the
+              -- spellings of one address have different lengths.
               AND (octet_length(q.recipient_email) = ANY (ARRAY(SELECT octet_length(x) FROM unnest(p_filter.recipient) x))
                    OR octet_length(q.recipient_email) > length(q.recipient_email))
               AND mailgres.canonical_address(q.recipient_email) = ANY (p_filter.recipient)
@@ -7216,7 +7208,7 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION mailgres.matching_emails(mailgres.filter, uuid, uuid) IS
-    'The emails that a filter leaves, among those between two ids.';
+    'The emails that match a filter, in a range of ids.';
 
 CREATE FUNCTION mailgres.find_emails(
     p_filter jsonb DEFAULT '{}',
@@ -7251,7 +7243,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.find_emails(jsonb, uuid, int, text) IS
-    'The ids of the emails that a filter leaves, newest (or oldest) first; the next page comes after the last of them.';
+    'The ids of the emails that match a filter, newest (or oldest) first; p_after: the last id of the page before.';
 
 CREATE FUNCTION mailgres.count_emails(p_filter jsonb DEFAULT '{}', p_most int DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
@@ -7268,13 +7260,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.count_emails(jsonb, int) IS
-    'How many emails a filter leaves; not counted further than p_most.';
+    'How many emails match a filter; counts at most p_most.';
 
 -- ---- sql/40_api/10_request.sql
 
--- What enqueue_email and enqueue_emails have in common: a request, and what is
--- wrong with it. The fields are the arguments of enqueue_email without `p_`. What a
--- column takes, whoever writes it, is in 20_tables/55_fields.sql.
+-- The request that enqueue_email and enqueue_emails share. Its fields are the arguments of
+-- enqueue_email without `p_`. Which values a column accepts, from every writer, is in
+-- 20_tables/55_fields.sql.
 
 CREATE TYPE mailgres.request AS (
     user_id          uuid,
@@ -7323,8 +7315,8 @@ COMMENT ON FUNCTION mailgres.are_attachments(jsonb) IS 'Whether this is an array
 
 -- ---- sql/40_api/15_senders.sql
 
--- The two questions that enqueuing asks of docs/senders.md: may this tenant's email have this
--- sender, and for which tenant may the caller enqueue?
+-- The two checks of docs/senders.md at enqueue: whether the tenant's email may have this sender, and
+-- for which tenant the caller may enqueue.
 
 -- The plain address of a sender: `Example <mail@example.com>` has a name before it.
 CREATE FUNCTION mailgres.address_of(p_sender text) RETURNS text
@@ -7341,7 +7333,7 @@ DECLARE
     v_domain   constant text := substring(v_address FROM '[^@]*$');
     v_may      boolean;
 BEGIN
-    -- The own list counts, if there is one; no row of either: null, and any sender may be set.
+    -- The tenant's own list counts, if there is one. No row of either list: null, and any sender is allowed.
     SELECT bool_or(s.sender IN (v_address, v_domain)
                    OR s.sender LIKE '*.%' AND right(v_domain, length(s.sender) - 1) = substr(s.sender, 2))
     INTO v_may
@@ -7357,18 +7349,18 @@ $$;
 COMMENT ON FUNCTION mailgres.may_send_as(text, text) IS
     'Whether an email of a tenant may have this sender.';
 
--- A function that runs with the rights of its owner cannot ask current_user who called it:
--- session_user logged in, and the setting `role` says what SET ROLE made of it. The binding
--- of either holds, so that a bound role does not escape by switching to another.
+-- In a function with the rights of its owner, current_user is not the caller: session_user is the
+-- role that logged in, and the setting `role` the one of SET ROLE. The binding of either applies,
+-- so that a bound role cannot escape by switching to another role.
 CREATE FUNCTION mailgres.tenant_for(p_named text, p_bound text, p_also text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_bound IS NULL THEN p_named
             WHEN p_bound = p_also AND p_named IN ('default', p_bound) THEN p_bound END;
 
 COMMENT ON FUNCTION mailgres.tenant_for(text, text, text) IS
-    'For which tenant a caller enqueues that named one and is bound to others; null: it may not. The name default counts as none.';
+    'The tenant for which a caller enqueues that named p_named and is bound to tenants; null: not allowed. The name default counts as none.';
 
--- p_many: the error names the place of the email.
+-- p_many: the error says which element of the array it is about.
 CREATE FUNCTION mailgres.for_caller(p_requests mailgres.request[], p_many boolean) RETURNS mailgres.request[]
     LANGUAGE plpgsql
 AS $$
@@ -7395,13 +7387,13 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.for_caller(mailgres.request[], boolean) IS
-    'The requests with the tenant that the calling role is bound to, if it is; refuses those of another.';
+    'The requests with the tenant that the calling role is bound to, if any; refuses requests for another tenant.';
 
 -- ---- sql/40_api/20_fault_of.sql
 
--- What is wrong with a request: the SQLSTATE with which it is refused, or null. One
--- expression, so that it is inlined into the statements that enqueue; what only few
--- requests have is checked by a function of its own, called for those alone.
+-- What is wrong with a request: the SQLSTATE with which it is refused, or null. One expression, so
+-- that it is inlined into the statements that enqueue; fields that few requests have are checked by
+-- a function that is called for those requests only.
 
 CREATE FUNCTION mailgres.fault_of_options(r mailgres.request) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -7458,14 +7450,14 @@ END;
 COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates) IS
     'The SQLSTATE with which a request is refused, or null.';
 
--- Says it in words. The address itself is not quoted: errors end up in logs.
+-- The error message and hint. They do not quote the address, because errors end up in logs.
 CREATE FUNCTION mailgres.refuse_request(p_sqlstate text, r mailgres.request, p_place bigint) RETURNS boolean
     LANGUAGE plpgsql
 AS $$
 DECLARE
     v_said text[] := CASE p_sqlstate
         WHEN 'MG001' THEN ARRAY[
-            -- arguments get swapped: what is no name may be an address
+            -- arguments get swapped, so a text that is not a name may be an address
             CASE WHEN r.template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$'
                  THEN format('there is no template %L', r.template_type)
                  ELSE 'template_type is not the name of a template' END,
@@ -7540,11 +7532,11 @@ COMMENT ON FUNCTION mailgres.refuse_request(text, mailgres.request, bigint) IS
 
 -- ---- sql/40_api/30_enqueue_many.sql
 
--- Many at once, by joins. What is accepted is what enqueue_email accepts:
--- mailgres.fault_of() says it for both.
+-- Enqueues many emails at once, by joins. It accepts the same requests as enqueue_email:
+-- mailgres.fault_of() checks them for both.
 
--- The requests with what belongs to each, and what is wrong with it. One SELECT, so
--- that it is inlined where it is used.
+-- The requests with their template, policy and fault. One SELECT, so that it is inlined where it is
+-- used.
 CREATE FUNCTION mailgres.resolve(p_requests mailgres.request[])
     RETURNS TABLE (
         place int, request mailgres.request, template public.email_templates,
@@ -7651,11 +7643,11 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION mailgres.has_attachments(uuid, jsonb) IS
-    'Whether an email has just these attachments.';
+    'Whether an email has exactly these attachments.';
 
--- The same idempotency key again: the first email's id counts, if the content is
--- the same. If it is not, nothing is said of the first email: who knows a key need not be
--- the one who used it. p_many: the error names the place.
+-- For a repeated idempotency key the id of the first email is returned, if the content is the same.
+-- If it differs, the error says nothing about the first email: the caller may not be the one that
+-- used the key. p_many: the error says which element of the array it is about.
 CREATE FUNCTION mailgres.first_ids(p_requests mailgres.request[], p_ids uuid[], p_many boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -7693,7 +7685,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.first_ids(mailgres.request[], uuid[], boolean) IS
-    'The ids of the requests, with those of the first emails where a key was used before.';
+    'The ids of the requests; for a key that was used before, the id of the first email.';
 
 -- ---- sql/40_api/40_enqueue_email.sql
 
@@ -7751,7 +7743,7 @@ BEGIN
            p_from_email, p_reply_to, p_subject, p_html, p_text, p_headers, p_tags, p_cc, p_bcc,
            p_also_to, p_attachments IS NOT NULL
     FROM mailgres.settings s
-    CROSS JOIN (  -- see mailgres.for_caller; in this statement it costs the least
+    CROSS JOIN (  -- as mailgres.for_caller; cheapest inside this statement
         SELECT mailgres.tenant_for(p_tenant_id, min(b.tenant_id), max(b.tenant_id)) AS id
         FROM mailgres.producers b WHERE b.role_name IN (session_user, current_setting('role'))
     ) tenant
@@ -7789,8 +7781,8 @@ COMMENT ON FUNCTION public.enqueue_email IS
 
 -- ---- sql/40_api/41_enqueue_emails.sql
 
--- Thousands in one call, all or none. An element has the names of enqueue_email's
--- arguments without `p_`; what it leaves out has the same defaults.
+-- Thousands of emails in one call, all or none. An element has the names of enqueue_email's
+-- arguments without `p_`, and the same defaults.
 
 CREATE FUNCTION public.enqueue_emails(p_emails jsonb) RETURNS SETOF uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -7835,9 +7827,9 @@ COMMENT ON FUNCTION public.enqueue_emails(jsonb) IS
 
 -- ---- sql/40_api/42_check_emails.sql
 
--- What enqueue_emails would refuse, for all of them at once and without writing: who
--- brings a file wants to know every bad line. Only an idempotency key that was used for
--- another email is not seen here, because that takes the rows.
+-- Returns everything that enqueue_emails would refuse, without writing: for a file, all bad lines
+-- are reported at once. An idempotency key that was used for another email is not detected here,
+-- because that needs the rows.
 
 CREATE FUNCTION mailgres.check_emails(p_emails jsonb)
     RETURNS TABLE (place int, code text, message text, hint text)
@@ -7851,7 +7843,7 @@ BEGIN
     v_defaults.payload := '{}';
     v_defaults.tenant_id := 'default';
     BEGIN
-        -- None is bad, most of the time. (Keys that are not known become none here.)
+        -- Usually no email is bad. (Unknown keys are ignored here.)
         PERFORM FROM mailgres.resolve(mailgres.for_caller(ARRAY(
             SELECT r FROM jsonb_populate_recordset(v_defaults, p_emails) r), true)) x
         WHERE x.fault IS NOT NULL LIMIT 1;
@@ -7859,7 +7851,7 @@ BEGIN
             RETURN;
         END IF;
     EXCEPTION WHEN data_exception OR SQLSTATE 'MG019' THEN
-        NULL;  -- one has a value of the wrong type, or is of another tenant: found below
+        NULL;  -- a value has the wrong type, or an email is of another tenant: found below
     END;
     FOR v_place IN 0 .. jsonb_array_length(p_emails) - 1 LOOP
         place := v_place;
@@ -7892,9 +7884,8 @@ COMMENT ON FUNCTION mailgres.check_emails(jsonb) IS
 
 -- ---- sql/40_api/50_operate.sql
 
--- What a person does with an email by hand: cancel, retry, reschedule. Each locks
--- the row first, so that a worker that claims at the same moment either has it
--- already or does not get it.
+-- What people do with an email by hand: cancel, retry, reschedule. Each function locks the row
+-- first, so that a worker that claims at the same time either has it already or does not get it.
 
 CREATE FUNCTION mailgres.lock_email(p_queue_id uuid) RETURNS public.email_queue
     LANGUAGE plpgsql
@@ -7913,7 +7904,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.lock_email(uuid) IS 'The email, locked; refuses an unknown id.';
 
--- What stands in the way of something; all null: nothing.
+-- Why an action is refused; all null: it is not.
 CREATE TYPE mailgres.refusal AS (code text, message text, hint text);
 
 CREATE FUNCTION mailgres.refuse_if(p_refusal mailgres.refusal) RETURNS void
@@ -7926,14 +7917,14 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises what stands in the way, if anything does.';
+COMMENT ON FUNCTION mailgres.refuse_if(mailgres.refusal) IS 'Raises the refusal, if there is one.';
 
 CREATE FUNCTION mailgres.is_held_without_token(q public.email_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN q.status = 'sending' AND q.lease_is_tokenless;
 
 COMMENT ON FUNCTION mailgres.is_held_without_token(public.email_queue) IS
-    'Whether a processor that knows no token holds the email.';
+    'Whether a processor that does not use tokens holds the email.';
 
 CREATE FUNCTION mailgres.cancel_refusal(p_email public.email_queue) RETURNS mailgres.refusal
     LANGUAGE sql STABLE
@@ -7949,7 +7940,7 @@ RETURN CASE
          'Wait until its outcome is known, or settle it with record_email_event.')::mailgres.refusal
 END;
 
-COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'What stands in the way of cancelling an email.';
+COMMENT ON FUNCTION mailgres.cancel_refusal(public.email_queue) IS 'Why an email cannot be cancelled, or null.';
 
 CREATE FUNCTION mailgres.cancel_these(p_ids uuid[], p_reason text) RETURNS void
     LANGUAGE plpgsql
@@ -7964,7 +7955,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.cancel_these(uuid[], text) IS
-    'Cancels emails that the caller has locked and in whose way nothing stands.';
+    'Cancels emails that the caller has locked and checked.';
 
 CREATE FUNCTION public.cancel_email(p_queue_id uuid, p_reason text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -7982,15 +7973,15 @@ END
 $$;
 
 COMMENT ON FUNCTION public.cancel_email(uuid, text) IS
-    'Cancels an email whose call has not begun; false if it was cancelled before.';
+    'Cancels an email whose call has not started; false if it was cancelled before.';
 
--- A dead or cancelled email goes back to the queue with all its retries. It gets a
--- new key, unless an earlier attempt may have arrived: then the key is kept while it
--- protects, and afterwards the caller has to accept that it may arrive twice. The key of a
--- batch of which some was settled protects no longer: the call cannot be repeated.
+-- A dead or cancelled email goes back to the queue with all its retries. It gets a new key, unless it
+-- is uncertain: then the key is kept while it protects, and afterwards the caller has to accept a
+-- possible duplicate. The key of a batch no longer protects when some of its emails are settled: the
+-- call cannot be repeated.
 
--- One at a time for a batch: two that lock its emails would wait for each other. Before
--- their rows are locked, and in one order.
+-- One transaction at a time per batch: two that lock its emails would deadlock. Taken before the rows
+-- are locked, and in one order.
 CREATE FUNCTION mailgres.lock_batches(p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -8006,7 +7997,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.lock_batches(uuid[]) IS
-    'Waits until no other has to do with the batches in which these emails may have arrived.';
+    'Waits for the locks of the uncertain batches of these emails.';
 
 CREATE FUNCTION mailgres.key_protects(p_email public.email_queue) RETURNS boolean
     LANGUAGE plpgsql
@@ -8030,7 +8021,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.key_protects(public.email_queue) IS
-    'Whether an email that may have arrived can be sent again under its key and arrive once.';
+    'Whether an uncertain email can be sent again under its key and be delivered once.';
 
 CREATE FUNCTION mailgres.duplicate_refusal() RETURNS mailgres.refusal
     LANGUAGE sql IMMUTABLE
@@ -8038,7 +8029,7 @@ RETURN ('MG024', 'an earlier attempt may have arrived: sending again may deliver
         'Look it up at the provider and settle it with record_email_event, or call retry_email with p_accept_duplicate => true.')::mailgres.refusal;
 
 COMMENT ON FUNCTION mailgres.duplicate_refusal() IS
-    'What stands in the way of sending an email again that may have arrived.';
+    'The refusal to send an uncertain email again.';
 
 CREATE FUNCTION mailgres.is_suppressed(q public.email_queue) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -8065,7 +8056,7 @@ BEGIN
         RETURN ('MG022', 'the email is being sent',
                 'Wait for the outcome: it is retried by its policy if it fails.')::mailgres.refusal;
     ELSIF NOT mailgres.is_in_uncertain_batch(p_email) AND mailgres.is_suppressed(p_email) THEN
-        -- a worker would not send it; with the rest of a batch that may have arrived it would
+        -- a worker would not send it; with the rest of an uncertain batch it would
         RETURN ('MG028', 'the address is suppressed',
                 'If it may get email again, remove it with mailgres suppressions remove, then retry.')::mailgres.refusal;
     ELSIF p_email.uncertain_since IS NOT NULL AND NOT coalesce(p_accept_duplicate, false)
@@ -8077,11 +8068,11 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.retry_refusal(public.email_queue, boolean) IS
-    'What stands in the way of retrying an email.';
+    'Why an email cannot be retried, or null.';
 
--- Events settle emails without asking who has their batch: so whether the key of an email
--- protects is asked again when nobody can settle any of the rest, and only those with consent
--- (p_accept_duplicate) go out under another.
+-- Events settle emails without the lock of their batch. So key_protects() is checked again when
+-- the rest of the batch is locked, and only emails for which a duplicate is accepted
+-- (p_accept_duplicate) are sent under a new key.
 CREATE FUNCTION mailgres.reopen(p_ids uuid[], p_accept_duplicate boolean) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
@@ -8093,7 +8084,7 @@ BEGIN
     v_kept := ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.uncertain_since IS NOT NULL AND mailgres.key_protects(q));
-    -- Who may have arrived in a batch goes again with all of it, or not at all.
+    -- An uncertain batch is sent again as a whole or not at all.
     IF cardinality(v_kept) > 0 THEN
         v_rest := ARRAY(
             SELECT q.id FROM public.email_queue q
@@ -8113,7 +8104,7 @@ BEGIN
             WHERE q.id = ANY (p_ids) AND (q.uncertain_since IS NULL OR q.id = ANY (v_kept)));
     END IF;
     p_ids := ARRAY(SELECT unnest(p_ids) UNION SELECT unnest(v_kept));
-    -- A waiting email whose tries all failed for certain goes on with the key it has.
+    -- A waiting email whose attempts all definitely failed keeps its key.
     v_renewed := ARRAY(
         SELECT q.id FROM public.email_queue q
         WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_kept)
@@ -8127,7 +8118,7 @@ BEGIN
         uncertain_since = CASE WHEN q.id <> ALL (v_renewed) THEN q.uncertain_since END,
         first_attempt_at = CASE WHEN q.id <> ALL (v_renewed) THEN q.first_attempt_at END,
         batch_id = CASE WHEN q.id <> ALL (v_renewed) THEN q.batch_id END,
-        -- a template that was mended since reaches it
+        -- so that it uses a template that was fixed since
         template_version = CASE WHEN q.id <> ALL (v_renewed) THEN q.template_version END
     WHERE q.id = ANY (p_ids);
     RETURN p_ids;
@@ -8135,7 +8126,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reopen(uuid[], boolean) IS
-    'Puts emails back to be sent that the caller has locked and in whose way nothing stands, and the rest of batches that may have arrived; returns all of them. Leaves out those that might arrive twice, unless that is accepted.';
+    'Puts emails that the caller has locked and checked back into the queue, and the rest of their uncertain batches; returns all of them. Leaves out emails that might be delivered twice, unless that is accepted.';
 
 CREATE FUNCTION public.retry_email(p_queue_id uuid, p_accept_duplicate boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -8151,7 +8142,7 @@ END
 $$;
 
 COMMENT ON FUNCTION public.retry_email(uuid, boolean) IS
-    'Puts a dead, cancelled or waiting email back to be sent now, with all its retries.';
+    'Puts a dead, cancelled or waiting email back into the queue, to be sent now, with all its retries.';
 
 CREATE FUNCTION mailgres.reschedule_refusal(p_email public.email_queue, p_scheduled_for timestamptz)
     RETURNS mailgres.refusal
@@ -8167,7 +8158,7 @@ RETURN CASE
 END;
 
 COMMENT ON FUNCTION mailgres.reschedule_refusal(public.email_queue, timestamptz) IS
-    'What stands in the way of sending an email at another time.';
+    'Why an email cannot be rescheduled, or null.';
 
 CREATE FUNCTION mailgres.reschedule_these(p_ids uuid[], p_scheduled_for timestamptz) RETURNS void
     LANGUAGE plpgsql
@@ -8182,7 +8173,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.reschedule_these(uuid[], timestamptz) IS
-    'Lets emails be sent at another time that the caller has locked and in whose way nothing stands.';
+    'Reschedules emails that the caller has locked and checked.';
 
 CREATE FUNCTION public.reschedule_email(p_queue_id uuid, p_scheduled_for timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -8195,18 +8186,18 @@ END
 $$;
 
 COMMENT ON FUNCTION public.reschedule_email(uuid, timestamptz) IS
-    'Lets a waiting email be sent at another time.';
+    'Changes the time at which a waiting email is sent.';
 
 -- ---- sql/40_api/55_operate_many.sql
 
--- The same by the hundred, for operators' commands: cancel, retry and reschedule many emails
--- in one short transaction, and say of each what came of it. What cannot be done is
--- reported, not raised, so that the rest is done. None of it ever waits for a row: one
--- that somebody else holds is reported, too, and the caller comes back to it. So whoever
--- claims and finishes meanwhile is never waited for in a circle.
+-- The same for hundreds of emails, for operators' commands: cancel, retry and reschedule in one short
+-- transaction, and report the result of each email. A refusal is reported, not raised, so that the
+-- other emails are handled. No function here waits for a row: an email that another session has
+-- locked is reported, too, and the caller can repeat it. So there is no deadlock with claim and
+-- finish.
 --
--- p_statuses: only emails that still have one of these statuses, as they had when the
--- caller chose them; null means any.
+-- p_statuses: handle only emails that still have one of these statuses, as they had when the caller
+-- chose them; null means any.
 
 CREATE TYPE mailgres.action_result AS (id uuid, code text, message text, hint text);
 
@@ -8222,18 +8213,17 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.take_emails(uuid[], text[]) IS
-    'Locks those of the given emails that nobody holds and that have one of the statuses.';
+    'Locks those of the given emails that no other session has locked and that have one of the statuses.';
 
--- Who may have arrived in a batch goes again with all of it: where somebody else holds one of
--- the rest, none of it is to be had. Not waiting for the batch either, it takes its lock after
--- those of rows.
+-- An uncertain batch is sent again as a whole: if another session has locked one of its emails, none
+-- is taken. It does not wait for the lock of the batch either, because that comes after the rows'.
 CREATE FUNCTION mailgres.with_whole_batches(p_taken uuid[]) RETURNS uuid[]
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_batch  record;
-    v_all    bigint;
-    v_mine   uuid[];
+    v_batch   record;
+    v_all     bigint;
+    v_locked  uuid[];
 BEGIN
     FOR v_batch IN
         SELECT q.batch_id AS id, array_agg(q.id) AS taken
@@ -8244,11 +8234,11 @@ BEGIN
         v_all := (
             SELECT count(*) FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed'));
-        v_mine := ARRAY(
+        v_locked := ARRAY(
             SELECT q.id FROM public.email_queue q
             WHERE q.batch_id = v_batch.id AND q.uncertain_since IS NOT NULL AND q.status IN ('pending', 'failed')
             ORDER BY q.id FOR UPDATE SKIP LOCKED);
-        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_mine) < v_all THEN
+        IF NOT mailgres.try_lock_batch(v_batch.id) OR cardinality(v_locked) < v_all THEN
             p_taken := ARRAY(SELECT unnest(p_taken) EXCEPT SELECT unnest(v_batch.taken));
         END IF;
     END LOOP;
@@ -8257,7 +8247,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
-    'Locks the rest of batches that have to go again as a whole; leaves out emails of which somebody else holds the rest.';
+    'Locks the rest of uncertain batches, which are sent again as a whole; leaves out emails of which another session has locked the rest.';
 
 CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql
@@ -8279,7 +8269,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.not_taken(uuid[], uuid[], text[]) IS
-    'Why emails could not be taken: unknown, held by somebody else, or changed since.';
+    'Why emails could not be taken: unknown, locked by another session, or changed since.';
 
 CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL, p_statuses text[] DEFAULT NULL)
     RETURNS SETOF mailgres.action_result
@@ -8287,27 +8277,22 @@ CREATE FUNCTION mailgres.cancel_emails(p_ids uuid[], p_reason text DEFAULT NULL,
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_taken    constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_results  constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.cancel_refusal(q) r
+        WHERE q.id = ANY (v_taken));
 BEGIN
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.cancel_refusal(v_email);
-        IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
-        END IF;
-        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
-    END LOOP;
-    PERFORM mailgres.cancel_these(v_done, p_reason);
-    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+    PERFORM mailgres.cancel_these(ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL), p_reason);
+    RETURN QUERY
+    SELECT x.* FROM unnest(v_results) x UNION ALL SELECT n.* FROM mailgres.not_taken(p_ids, v_taken, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.cancel_emails(uuid[], text, text[]) IS
-    'cancel_email for many: a row for each, with the code of what stood in the way, or none.';
+    'cancel_email for many: a row for each email, with the code of its refusal, or null.';
 
--- Also returns the rest of batches that went again with one of these emails.
+-- Also returns the rest of batches that were reopened with one of these emails.
 CREATE FUNCTION mailgres.retry_emails(
     p_ids uuid[], p_accept_duplicates boolean DEFAULT false, p_statuses text[] DEFAULT NULL
 ) RETURNS SETOF mailgres.action_result
@@ -8315,33 +8300,26 @@ CREATE FUNCTION mailgres.retry_emails(
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  uuid[];
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_may    uuid[] := '{}';
-    v_not    mailgres.action_result[] := '{}';
-    v_done   uuid[];
+    v_taken      constant uuid[] := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
+    v_results    constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.retry_refusal(q, p_accept_duplicates) r
+        WHERE q.id = ANY (v_taken));
+    v_accepted   constant uuid[] := ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL);
+    v_reopened   constant uuid[] := mailgres.reopen(v_accepted, p_accept_duplicates);
+    v_duplicate  constant mailgres.refusal := mailgres.duplicate_refusal();
 BEGIN
-    v_taken := mailgres.with_whole_batches(mailgres.take_emails(p_ids, p_statuses));
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.retry_refusal(v_email, p_accept_duplicates);
-        IF v_no.code IS NULL THEN
-            v_may := v_may || v_email.id;
-        ELSE
-            v_not := v_not || (v_email.id, v_no.code, v_no.message, v_no.hint)::mailgres.action_result;
-        END IF;
-    END LOOP;
-    v_done := mailgres.reopen(v_may, p_accept_duplicates);
-    RETURN QUERY SELECT d, NULL::text, NULL::text, NULL::text FROM unnest(v_done) d;
-    RETURN QUERY SELECT n.* FROM unnest(v_not) n WHERE n.id <> ALL (v_done);
-    v_no := mailgres.duplicate_refusal();
-    RETURN QUERY SELECT m, v_no.code, v_no.message, v_no.hint FROM unnest(v_may) m WHERE m <> ALL (v_done);
-    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_done, p_statuses) n;
+    RETURN QUERY SELECT i, NULL::text, NULL::text, NULL::text FROM unnest(v_reopened) i;
+    RETURN QUERY SELECT x.* FROM unnest(v_results) x WHERE x.code IS NOT NULL AND x.id <> ALL (v_reopened);
+    RETURN QUERY
+    SELECT i, v_duplicate.code, v_duplicate.message, v_duplicate.hint
+    FROM unnest(v_accepted) i WHERE i <> ALL (v_reopened);
+    RETURN QUERY SELECT n.* FROM mailgres.not_taken(p_ids, v_taken || v_reopened, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.retry_emails(uuid[], boolean, text[]) IS
-    'retry_email for many: a row for each, with the code of what stood in the way, or none.';
+    'retry_email for many: a row for each email, with the code of its refusal, or null.';
 
 CREATE FUNCTION mailgres.reschedule_emails(
     p_ids uuid[], p_scheduled_for timestamptz, p_statuses text[] DEFAULT NULL
@@ -8350,31 +8328,26 @@ CREATE FUNCTION mailgres.reschedule_emails(
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_taken  constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
-    v_email  public.email_queue;
-    v_no     mailgres.refusal;
-    v_done   uuid[] := '{}';
+    v_taken    constant uuid[] := mailgres.take_emails(p_ids, p_statuses);
+    v_results  constant mailgres.action_result[] := ARRAY(
+        SELECT (q.id, r.code, r.message, r.hint)::mailgres.action_result
+        FROM public.email_queue q CROSS JOIN LATERAL mailgres.reschedule_refusal(q, p_scheduled_for) r
+        WHERE q.id = ANY (v_taken));
 BEGIN
-    FOR v_email IN SELECT * FROM public.email_queue q WHERE q.id = ANY (v_taken) LOOP
-        v_no := mailgres.reschedule_refusal(v_email, p_scheduled_for);
-        IF v_no.code IS NULL THEN
-            v_done := v_done || v_email.id;
-        END IF;
-        RETURN NEXT (v_email.id, v_no.code, v_no.message, v_no.hint);
-    END LOOP;
-    PERFORM mailgres.reschedule_these(v_done, p_scheduled_for);
-    RETURN QUERY SELECT * FROM mailgres.not_taken(p_ids, v_taken, p_statuses);
+    PERFORM mailgres.reschedule_these(ARRAY(SELECT x.id FROM unnest(v_results) x WHERE x.code IS NULL), p_scheduled_for);
+    RETURN QUERY
+    SELECT x.* FROM unnest(v_results) x UNION ALL SELECT n.* FROM mailgres.not_taken(p_ids, v_taken, p_statuses) n;
 END
 $$;
 
 COMMENT ON FUNCTION mailgres.reschedule_emails(uuid[], timestamptz, text[]) IS
-    'reschedule_email for many: a row for each, with the code of what stood in the way, or none.';
+    'reschedule_email for many: a row for each email, with the code of its refusal, or null.';
 
 -- ---- sql/40_api/60_processors.sql
 
--- For processors that somebody already has: an edge function, a cron job. They know
--- no token, so their claims hold a lease of 15 minutes that never counts as a
--- crash, and what they report is judged by who holds the email.
+-- For processors that an application already has: an edge function, a cron job. They do not use
+-- tokens, so their claims have a lease of 15 minutes that never counts as a crash, and whether their
+-- reports are accepted depends on who holds the email.
 
 CREATE FUNCTION public.process_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
@@ -8388,7 +8361,7 @@ END
 $$;
 
 COMMENT ON FUNCTION public.process_pending_emails_for_retry(int) IS
-    'Claims due emails for a processor without a token: they are its own for 15 minutes.';
+    'Claims due emails for a processor that does not use tokens, for 15 minutes.';
 
 CREATE FUNCTION public.get_pending_emails_for_retry(batch_size int DEFAULT 10)
     RETURNS TABLE (queue_id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, retries int)
@@ -8398,10 +8371,10 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION public.get_pending_emails_for_retry(int) IS
-    'The same as process_pending_emails_for_retry: whoever gets emails has claimed them.';
+    'The same as process_pending_emails_for_retry: emails that are returned are claimed.';
 
--- With the provider's id this always wins, whoever holds the email: it is out, and
--- that is the truth. Without one it settles only what no worker holds.
+-- With the provider's id the report is always accepted, whoever holds the email, because it was sent.
+-- Without one it only settles emails that no worker holds.
 CREATE FUNCTION public.mark_email_sent(p_queue_id uuid, p_resend_id text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
@@ -8425,14 +8398,14 @@ END
 $$;
 
 COMMENT ON FUNCTION public.mark_email_sent(uuid, text) IS
-    'Settles an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
+    'Marks an email as sent; with the provider''s id always, without it only if no worker holds it. True if it is sent now.';
 
 CREATE FUNCTION public.mark_email_failed(p_queue_id uuid, p_error_message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_email   public.email_queue;
-    v_verdict mailgres.retry_decision;
+    v_email     public.email_queue;
+    v_decision  mailgres.retry_decision;
 BEGIN
     SELECT * INTO v_email FROM public.email_queue q
     WHERE q.id = p_queue_id AND (q.status = 'pending' OR mailgres.is_held_without_token(q))
@@ -8440,15 +8413,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    v_verdict := mailgres.decide_retry(v_email, 'transient', NULL, false, false);
+    v_decision := mailgres.decide_retry(v_email, 'transient', NULL, false, false);
     UPDATE public.email_queue q
-    SET status = CASE WHEN v_verdict.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
+    SET status = CASE WHEN v_decision.dead_reason IS NULL THEN 'pending' ELSE 'failed' END,
         ready = false,
-        retries = q.retries + v_verdict.spent,
+        retries = q.retries + v_decision.spent,
         last_attempt_at = mailgres.now(),
-        next_retry_at = coalesce(v_verdict.next_retry_at, q.next_retry_at),
-        dead_at = CASE WHEN v_verdict.dead_reason IS NOT NULL THEN mailgres.now() END,
-        dead_reason = v_verdict.dead_reason,
+        next_retry_at = coalesce(v_decision.next_retry_at, q.next_retry_at),
+        dead_at = CASE WHEN v_decision.dead_reason IS NOT NULL THEN mailgres.now() END,
+        dead_reason = v_decision.dead_reason,
         error_class = 'transient', error_code = NULL, send_alone = false, error_detail = left(p_error_message, 4000),
         error_message = coalesce(nullif(p_error_message, ''), 'failed without a message'),
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
@@ -8458,7 +8431,7 @@ END
 $$;
 
 COMMENT ON FUNCTION public.mark_email_failed(uuid, text) IS
-    'Reports a failed try of an email that no worker holds: it is retried by its policy, or dead after the last retry. False if nothing was changed.';
+    'Reports a failed attempt for an email that no worker holds: it is retried by its policy, or dies after the last retry. False if nothing was changed.';
 
 CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -8471,14 +8444,13 @@ END
 $$;
 
 COMMENT ON FUNCTION public.calculate_next_retry_time(int) IS
-    'When an email would be tried again after this many retries, by the default policy.';
+    'When an email would be retried after this many retries, by the default policy.';
 
 -- ---- sql/40_api/70_record_email_event.sql
 
--- What a provider reports later, by webhook: delivered, bounced, complained, failed.
--- It is logged; it settles an email whose outcome was uncertain; a bounce or a
--- complaint suppresses the address. The email is named by our id (we hand it to
--- the provider as a tag) or by the provider's.
+-- Reports that a provider makes later, by webhook: delivered, bounced, complained, failed. The event
+-- is logged; it settles an uncertain email; a bounce or a complaint suppresses the address. The email
+-- is identified by our id (which the provider has as a tag) or by the provider's.
 
 CREATE FUNCTION mailgres.log_event(q public.email_queue, p_event text, p_message_id text, p_detail text)
     RETURNS void
@@ -8525,7 +8497,7 @@ BEGIN
         RETURN false;
     END IF;
 
-    -- A fault comes before what follows from it, a bounce after the email was sent.
+    -- A failure is logged before the change that it causes, other events after it.
     IF NOT v_went THEN
         PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
     END IF;
@@ -8557,7 +8529,7 @@ BEGIN
         WHERE q.id = v_id;
     END IF;
 
-    -- What was sent and bounced was not delivered: counted once, until it is sent anew.
+    -- A sent email that bounced was not delivered: counted once, until it is sent again.
     SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
     IF p_event = 'bounced' AND v_email.status = 'sent' AND NOT mailgres.has_bounced(v_id) THEN
         PERFORM mailgres.count_email(v_email, 'bounced', 1, 0);
@@ -8574,9 +8546,9 @@ COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) I
 
 -- ---- sql/40_api/80_dead_letters.sql
 
--- Dead letters for people: those in the queue and those in the archive, alike. Who reads
--- it needs to be allowed to read the tables below. A try that a processor reports without having
--- claimed the email is one all the same.
+-- Dead letters for people: those in the queue and those in the archive. The reader needs the right to
+-- read the tables below. An attempt that a processor reports without having claimed the email counts
+-- as an attempt, too.
 
 CREATE VIEW public.email_dead_letters WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text, q.user_id, q.template_type, q.recipient_email, q.payload,
@@ -8613,27 +8585,27 @@ CROSS JOIN LATERAL (
 ) t;
 
 COMMENT ON VIEW public.email_dead_letters IS
-    'Dead emails, in the queue and in the archive: what they were, why they died, every try. For operators.';
-COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each try was claimed.';
-COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempt_times there were.';
+    'Dead emails, in the queue and in the archive: what they were, why they died, every attempt. For operators.';
+COMMENT ON COLUMN public.email_dead_letters.attempt_times IS 'When each attempt was claimed.';
+COMMENT ON COLUMN public.email_dead_letters.attempts IS 'How many attempts were made.';
 COMMENT ON COLUMN public.email_dead_letters.error_message IS 'The last reason; never empty.';
 COMMENT ON COLUMN public.email_dead_letters.error_detail IS
-    'The provider''s text as it came; of a fault of our own, the places in the code that it passed.';
+    'The provider''s text, unchanged; for a fault of mailgres itself, the places in the code.';
 COMMENT ON COLUMN public.email_dead_letters.enqueued_at IS 'When it was enqueued.';
 COMMENT ON COLUMN public.email_dead_letters.dead_at IS 'When it became a dead letter.';
 COMMENT ON COLUMN public.email_dead_letters.archived_at IS
     'When it left the queue for the archive; null: it is still in the queue, where it can be retried.';
 COMMENT ON COLUMN public.email_dead_letters.expires_at IS
-    'When it goes to the archive; of one that is there, when it is deleted.';
+    'When it moves to the archive; in the archive, when it is deleted.';
 COMMENT ON COLUMN public.email_dead_letters.email IS 'The whole email, as it is in the queue.';
 
 -- ---- sql/40_api/85_find_dead_letters.sql
 
--- Dead letters by the thousand, for operators' commands: which there are, and their end.
+-- Finds and purges dead letters by the thousand, for operators' commands.
 
--- The newest first. Narrow rows, so that a million of them are found at once; everything
--- about one is in email_dead_letters. p_place: queue, archive, or null for both. p_code:
--- none means those without a code.
+-- The newest first. The rows are narrow, so that a million of them are found quickly;
+-- email_dead_letters has everything about one. p_place: queue, archive, or null for both. p_code:
+-- none means dead letters without a code.
 CREATE FUNCTION mailgres.find_dead_letters(
     p_tenant text DEFAULT NULL, p_template text DEFAULT NULL, p_code text DEFAULT NULL, p_reason text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_place text DEFAULT NULL,
@@ -8645,7 +8617,7 @@ CREATE FUNCTION mailgres.find_dead_letters(
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 BEGIN
-    -- Planned at each call, and each half limited: the newest of a million come from an index.
+    -- Planned at each call, and each half has the limit: the newest of a million come from an index.
     RETURN QUERY
     (SELECT q.id, q.tenant_id::text, q.template_type::text, q.error_code, q.dead_reason::text, q.dead_at, false
      FROM public.email_queue q
@@ -8674,10 +8646,10 @@ $$;
 COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
     'Dead letters in the queue and in the archive, the newest first.';
 
--- An email is named with the time of its death: one that was retried and died again since
--- is another dead letter, of which the caller has not seen the end. Files are in no export, so
--- letters in the queue that have some stay, unless p_with_attachments says otherwise; the
--- archive has none.
+-- A dead letter is identified by the email and its time of death: an email that was retried and died
+-- again is another dead letter, which the caller has not seen. Exports have no attachments, so dead
+-- letters in the queue that have some are kept, unless p_with_attachments is true; the archive has no
+-- attachments.
 CREATE FUNCTION mailgres.purge_dead_letters(
     p_ids uuid[], p_dead_at timestamptz[], p_with_attachments boolean DEFAULT false
 ) RETURNS SETOF mailgres.action_result
@@ -8727,15 +8699,14 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.purge_dead_letters(uuid[], timestamptz[], boolean) IS
-    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of what stood in the way, or none.';
+    'Deletes dead letters, in the queue or in the archive, that died at the given times: a row for each, with the code of its refusal, or null.';
 
 -- ---- sql/45_views/10_queue.sql
 
--- Views for analysts and dashboards. Each answers one question, which is where its comment
--- begins; email_monitoring lists them. They read rollups and the depth, never the whole
--- queue, so what they cost does not grow with it. All of them show what
--- their reader may see of the tables below (security_invoker): a grant on a view alone,
--- given by accident, shows nothing.
+-- Views for analysts and dashboards. Each answers one question, which is the first line of its
+-- comment; email_monitoring lists them. They read the rollups and the depth, never the whole queue,
+-- so their cost does not grow with it. All are security_invoker: they show what the reader may see of
+-- the tables below, so a grant on a view alone, given by accident, shows nothing.
 
 CREATE VIEW public.email_queue_state WITH (security_invoker = true) AS
 SELECT s.status, coalesce(x.emails, 0)::bigint AS emails, x.oldest, x.newest,
@@ -8761,14 +8732,14 @@ ORDER BY s.place;
 
 COMMENT ON VIEW public.email_queue_state IS
 'How many emails are in each status, and how old are they?
-Waiting emails are as counted at as_of, at most 15 seconds ago; all others are exact.
+Waiting emails are counted at as_of, at most 15 seconds ago; all other counts are exact.
 Example: SELECT * FROM email_queue_state;';
 COMMENT ON COLUMN public.email_queue_state.status IS 'pending, sending, sent, failed (dead) or cancelled.';
 COMMENT ON COLUMN public.email_queue_state.emails IS 'How many are in the queue.';
 COMMENT ON COLUMN public.email_queue_state.oldest IS
-    'When the oldest was created; of settled ones to the hour, if some of that hour have left.';
+    'When the oldest was created; for settled emails rounded to the hour, if some of that hour were deleted.';
 COMMENT ON COLUMN public.email_queue_state.newest IS 'When the newest was created.';
-COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted: beyond two million, or where counting them took too long.';
+COMMENT ON COLUMN public.email_queue_state.at_least IS 'Whether there are more than were counted: beyond two million, or if counting took too long.';
 COMMENT ON COLUMN public.email_queue_state.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_pending_by_template WITH (security_invoker = true) AS
@@ -8782,17 +8753,17 @@ WHERE o.status = 'pending'
 GROUP BY o.template_type;
 
 COMMENT ON VIEW public.email_pending_by_template IS
-'What is waiting, template by template, and for how long?
+'Which emails are waiting, by template, and for how long?
 Example: SELECT * FROM email_pending_by_template ORDER BY pending_count DESC;';
 COMMENT ON COLUMN public.email_pending_by_template.template_type IS 'The template.';
-COMMENT ON COLUMN public.email_pending_by_template.pending_count IS 'Emails that wait.';
-COMMENT ON COLUMN public.email_pending_by_template.avg_retries IS 'Retries they have had, on average.';
+COMMENT ON COLUMN public.email_pending_by_template.pending_count IS 'Waiting emails.';
+COMMENT ON COLUMN public.email_pending_by_template.avg_retries IS 'Average number of their retries.';
 COMMENT ON COLUMN public.email_pending_by_template.oldest IS 'When the oldest of them was created.';
 COMMENT ON COLUMN public.email_pending_by_template.newest IS 'When the newest of them was created.';
-COMMENT ON COLUMN public.email_pending_by_template.due_count IS 'Those that could be sent now.';
+COMMENT ON COLUMN public.email_pending_by_template.due_count IS 'Emails that could be sent now.';
 COMMENT ON COLUMN public.email_pending_by_template.oldest_due IS 'Since when the first of these could be sent.';
 COMMENT ON COLUMN public.email_pending_by_template.parked_count IS
-    'Those that wait for the sender''s set-up to be mended.';
+    'Emails that wait until the sender''s configuration is fixed.';
 COMMENT ON COLUMN public.email_pending_by_template.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_throughput WITH (security_invoker = true) AS
@@ -8814,18 +8785,18 @@ GROUP BY m.minute
 ORDER BY m.minute DESC;
 
 COMMENT ON VIEW public.email_throughput IS
-'How much goes out in a minute, and how much of it fails?
-The last sixty minutes, the newest first; the current one is not over.
+'How many emails are sent per minute, and how many fail?
+The last sixty minutes, newest first; the current minute is not complete.
 Example: SELECT * FROM email_throughput LIMIT 15;';
-COMMENT ON COLUMN public.email_throughput.minute IS 'The minute, by its beginning.';
+COMMENT ON COLUMN public.email_throughput.minute IS 'The start of the minute.';
 COMMENT ON COLUMN public.email_throughput.sent IS 'Emails that a provider accepted.';
-COMMENT ON COLUMN public.email_throughput.retried IS 'Tries that failed and will be repeated.';
+COMMENT ON COLUMN public.email_throughput.retried IS 'Attempts that failed and will be retried.';
 COMMENT ON COLUMN public.email_throughput.deferred IS
-    'Emails put off without spending a retry: rate limits, quotas, a sender''s set-up.';
+    'Emails deferred without spending a retry: rate limits, quotas, a sender''s configuration.';
 COMMENT ON COLUMN public.email_throughput.dead IS 'Emails that became dead letters.';
 COMMENT ON COLUMN public.email_throughput.cancelled IS 'Emails that were cancelled.';
 COMMENT ON COLUMN public.email_throughput.failure_rate IS
-    'retried and dead, of these and sent, in percent; null if there was none.';
+    'retried and dead as a percentage of these and sent; null if there were none.';
 
 CREATE VIEW public.email_workers WITH (security_invoker = true) AS
 SELECT w.worker, w.version, w.started_at, w.seen_at,
@@ -8838,17 +8809,17 @@ ORDER BY w.worker;
 
 COMMENT ON VIEW public.email_workers IS
 'Which workers are alive?
-A worker says so every 10 seconds and signs off when it stops; one that died is listed for a day.
+A worker reports every 10 seconds and signs off when it stops; a worker that died is listed for a day.
 Example: SELECT * FROM email_workers WHERE alive;';
 COMMENT ON COLUMN public.email_workers.worker IS 'Its name.';
 COMMENT ON COLUMN public.email_workers.version IS 'The version of mailgres that it runs.';
-COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first heard of.';
-COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last heard of.';
-COMMENT ON COLUMN public.email_workers.alive IS 'It was heard of in the last 45 seconds.';
-COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last heard of.';
-COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first seen.';
+COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last seen.';
+COMMENT ON COLUMN public.email_workers.alive IS 'Whether it was seen in the last 45 seconds.';
+COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last seen.';
+COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not report them.';
 COMMENT ON COLUMN public.email_workers.on_demand IS
-    'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
+    'Whether it works only when it is called (mailgres process, the HTTP service), and is listed only then.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
 SELECT p.provider, p.kind, p.enabled, p.usable, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
@@ -8870,34 +8841,34 @@ LEFT JOIN (
 ORDER BY p.provider;
 
 COMMENT ON VIEW public.email_providers IS
-'Which providers can send now, and what holds the others back?
+'Which providers can send now, and why can the others not?
 Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
 COMMENT ON COLUMN public.email_providers.kind IS 'The kind of provider, such as resend, ses, smtp or capture.';
-COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
-COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
+COMMENT ON COLUMN public.email_providers.enabled IS 'Whether it is used at all.';
+COMMENT ON COLUMN public.email_providers.usable IS 'Whether emails may be sent through it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
-    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
-COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when.';
+    'closed: in use; open: failing, not used; half_open: one call probes whether it works again.';
+COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when the circuit has this state.';
 COMMENT ON COLUMN public.email_providers.circuit_until IS
-    'When an open circuit lets one call through; null: not by itself.';
-COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why it is as it is.';
-COMMENT ON COLUMN public.email_providers.paused_until IS 'An operator paused it until then.';
-COMMENT ON COLUMN public.email_providers.pause_reason IS 'What the operator said.';
-COMMENT ON COLUMN public.email_providers.limited_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN public.email_providers.limited_by IS 'What for: rate or quota.';
-COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit leaves now; null: no limit.';
-COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its limit of emails.';
-COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit leaves now; null: no limit.';
-COMMENT ON COLUMN public.email_providers.calls_per_second IS 'Its limit of calls.';
+    'When an open circuit allows one call; null: not without action.';
+COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why the circuit has this state.';
+COMMENT ON COLUMN public.email_providers.paused_until IS 'Until when an operator paused it.';
+COMMENT ON COLUMN public.email_providers.pause_reason IS 'The reason that the operator gave.';
+COMMENT ON COLUMN public.email_providers.limited_until IS 'Until when it is rate-limited or out of quota.';
+COMMENT ON COLUMN public.email_providers.limited_by IS 'Which of the two: rate or quota.';
+COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit allows now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its rate limit in emails.';
+COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit allows now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.calls_per_second IS 'Its rate limit in calls.';
 COMMENT ON COLUMN public.email_providers.used_today IS 'Emails of today (UTC) that count against its quota.';
-COMMENT ON COLUMN public.email_providers.daily_quota IS 'Emails that it takes in a day.';
+COMMENT ON COLUMN public.email_providers.daily_quota IS 'Emails that it accepts in a day.';
 COMMENT ON COLUMN public.email_providers.used_this_month IS 'Emails of this month that count against its quota.';
-COMMENT ON COLUMN public.email_providers.monthly_quota IS 'Emails that it takes in a month.';
+COMMENT ON COLUMN public.email_providers.monthly_quota IS 'Emails that it accepts in a month.';
 COMMENT ON COLUMN public.email_providers.quota_used IS 'How much of the tighter quota is used, in percent.';
 COMMENT ON COLUMN public.email_providers.sent_24h IS 'Emails that it accepted in the last 24 hours.';
-COMMENT ON COLUMN public.email_providers.failed_24h IS 'Tries by it that failed in the last 24 hours.';
-COMMENT ON COLUMN public.email_providers.routes IS 'The routes that lead to it.';
+COMMENT ON COLUMN public.email_providers.failed_24h IS 'Attempts through it that failed in the last 24 hours.';
+COMMENT ON COLUMN public.email_providers.routes IS 'The routes that use it.';
 
 CREATE VIEW public.email_eta WITH (security_invoker = true) AS
 SELECT e.route, e.emails AS waiting, e.later AS not_due_yet, e.provider, e.starts AS starts_at, e.at AS out_at,
@@ -8905,21 +8876,21 @@ SELECT e.route, e.emails AS waiting, e.later AS not_due_yet, e.provider, e.start
 FROM mailgres.eta() e;
 
 COMMENT ON VIEW public.email_eta IS
-'When will the backlog be out?
-By what is known now: limits, quotas, pauses, and how fast emails left in the last 15 minutes.
+'When will the backlog be sent?
+An estimate from limits, quotas, pauses, and the throughput of the last 15 minutes.
 Example: SELECT * FROM email_eta;';
-COMMENT ON COLUMN public.email_eta.route IS 'The way out of the queue.';
+COMMENT ON COLUMN public.email_eta.route IS 'The route.';
 COMMENT ON COLUMN public.email_eta.waiting IS 'Emails that wait on it.';
-COMMENT ON COLUMN public.email_eta.not_due_yet IS 'Those of them that are for later.';
-COMMENT ON COLUMN public.email_eta.provider IS 'The provider that will take them, as it looks.';
-COMMENT ON COLUMN public.email_eta.starts_at IS 'When it can; null: not by itself.';
-COMMENT ON COLUMN public.email_eta.out_at IS 'When the last of them will have left; null: nobody can tell.';
+COMMENT ON COLUMN public.email_eta.not_due_yet IS 'Those of them that are not due yet.';
+COMMENT ON COLUMN public.email_eta.provider IS 'The provider that will probably send them.';
+COMMENT ON COLUMN public.email_eta.starts_at IS 'When it can start; null: not without action.';
+COMMENT ON COLUMN public.email_eta.out_at IS 'When the last of them will have been sent; null: unknown.';
 COMMENT ON COLUMN public.email_eta.depends_on IS
-    'What decides it: throughput, rate, quota, schedule, circuit, paused, disabled, rate of a tenant, route paused, no provider, unknown.';
+    'What limits it: throughput, rate, quota, schedule, circuit, paused, disabled, rate of a tenant, route paused, no provider, unknown.';
 
 -- ---- sql/45_views/20_outcomes.sql
 
--- What became of emails.
+-- Outcomes of emails.
 
 CREATE VIEW public.email_failure_rate_by_template WITH (security_invoker = true) AS
 SELECT x.template_type, sum(x.emails)::bigint AS total,
@@ -8939,8 +8910,8 @@ GROUP BY x.template_type
 HAVING sum(x.emails) > 0;
 
 COMMENT ON VIEW public.email_failure_rate_by_template IS
-'Which templates fail how often, over the last 7 days?
-Emails created in that time, from the full hour on, whatever became of them since.
+'How often do the emails of each template fail, over the last 7 days?
+Emails created in that time, from the full hour on, with their current status.
 Example: SELECT * FROM email_failure_rate_by_template ORDER BY failure_rate DESC;';
 COMMENT ON COLUMN public.email_failure_rate_by_template.template_type IS 'The template.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.total IS 'Emails created in the last 7 days.';
@@ -8948,8 +8919,8 @@ COMMENT ON COLUMN public.email_failure_rate_by_template.sent IS 'Of these, sent.
 COMMENT ON COLUMN public.email_failure_rate_by_template.failed IS 'Of these, dead.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.cancelled IS 'Of these, cancelled.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.waiting IS
-    'Of these, waiting or being sent; as counted in the last 15 seconds.';
-COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed, of total, in percent.';
+    'Of these, waiting or being sent; counted at most 15 seconds ago.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed as a percentage of total.';
 
 CREATE VIEW public.email_kpis WITH (security_invoker = true) AS
 WITH c AS (
@@ -8981,14 +8952,14 @@ ORDER BY k.place;
 
 COMMENT ON VIEW public.email_kpis IS
 'Do we meet our targets?
-Emails created in the last 7 days, from the full hour on, as they stand now: a dead letter that was retried and arrived counts as delivered, one that bounced later does not. Time to delivery runs from when an email was due to when the provider accepted it. Recovered are those sent, of all that were retried and settled.
+Emails created in the last 7 days, from the full hour on, with their current status: a dead letter that was retried and sent counts as delivered, an email that bounced later does not. Time to delivery is the time from when an email was due until the provider accepted it. The recovery rate is the share of sent emails among those that were retried and settled.
 Example: SELECT * FROM email_kpis;';
 COMMENT ON COLUMN public.email_kpis.name IS 'What is measured.';
-COMMENT ON COLUMN public.email_kpis.value IS 'What it is; null if there is nothing to measure.';
+COMMENT ON COLUMN public.email_kpis.value IS 'Its value; null if there is nothing to measure.';
 COMMENT ON COLUMN public.email_kpis.unit IS 'Percent or seconds.';
-COMMENT ON COLUMN public.email_kpis.target IS 'What it ought to be.';
+COMMENT ON COLUMN public.email_kpis.target IS 'The target.';
 COMMENT ON COLUMN public.email_kpis.verdict IS 'met, missed or no data.';
-COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails it is measured by.';
+COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails were measured.';
 
 CREATE VIEW public.email_delivery_times WITH (security_invoker = true) AS
 SELECT nullif(x.within, 2147483647) AS within_seconds, x.emails,
@@ -9004,18 +8975,18 @@ ORDER BY x.within;
 
 COMMENT ON VIEW public.email_delivery_times IS
 'How long do emails take?
-Emails created in the last 7 days and sent, by the time from when they were due to when the provider accepted them.
+Emails created in the last 7 days and sent, by the time from when they were due until the provider accepted them.
 Example: SELECT * FROM email_delivery_times;';
 COMMENT ON COLUMN public.email_delivery_times.within_seconds IS
-    'They took at most so long, and longer than the row before says; null: longer than a day.';
+    'They took at most this long, and longer than in the row before; null: longer than a day.';
 COMMENT ON COLUMN public.email_delivery_times.emails IS 'How many.';
-COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took no longer, of all, in percent.';
+COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took at most this long, as a percentage of all.';
 
 -- ---- sql/45_views/30_retries.sql
 
--- Tries, retries and why they fail.
+-- Attempts, retries and why they fail.
 
--- A person's address as analysts see it: a***@example.com. Of a local part of one letter, none.
+-- An address as analysts see it: a***@example.com. A local part of one letter is hidden completely.
 CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1), (strpos(p_email, '@') > 2)::int) || '***@' || split_part(p_email, '@', 2)
@@ -9024,7 +8995,7 @@ RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1)
 COMMENT ON FUNCTION mailgres.mask_email(text) IS
     'An address with all but its first letter and its domain hidden.';
 
--- For views: who reads them sees the mask, though he may not read the address.
+-- For views: the reader sees the masked address without the right to read the address.
 CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
@@ -9047,18 +9018,18 @@ COMMENT ON VIEW public.email_retried IS
 One row for each, with its last failure that led to a retry.
 Example: SELECT * FROM email_retried ORDER BY failed_at DESC LIMIT 100;';
 COMMENT ON COLUMN public.email_retried.id IS 'The email.';
-COMMENT ON COLUMN public.email_retried.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_retried.tenant_id IS 'Its tenant.';
 COMMENT ON COLUMN public.email_retried.template_type IS 'Its template.';
-COMMENT ON COLUMN public.email_retried.recipient IS 'Whom it is for, masked.';
-COMMENT ON COLUMN public.email_retried.status IS 'Where it stands now.';
-COMMENT ON COLUMN public.email_retried.retries IS 'Retries made by now.';
+COMMENT ON COLUMN public.email_retried.recipient IS 'Its recipient, masked.';
+COMMENT ON COLUMN public.email_retried.status IS 'Its current status.';
+COMMENT ON COLUMN public.email_retried.retries IS 'Retries made so far.';
 COMMENT ON COLUMN public.email_retried.max_retries IS 'Retries allowed.';
-COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last try failed that led to a retry.';
-COMMENT ON COLUMN public.email_retried.error_class IS 'Of which class that fault was.';
+COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last attempt failed that led to a retry.';
+COMMENT ON COLUMN public.email_retried.error_class IS 'The class of that fault.';
 COMMENT ON COLUMN public.email_retried.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_retried.error_message IS 'What it was, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that try.';
-COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When it will be tried next, if it waits.';
+COMMENT ON COLUMN public.email_retried.error_message IS 'Its text, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that attempt.';
+COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When the next attempt will be made, if it waits.';
 COMMENT ON COLUMN public.email_retried.created_at IS 'When it was enqueued.';
 
 CREATE VIEW public.email_recovery_by_retries WITH (security_invoker = true) AS
@@ -9081,16 +9052,16 @@ HAVING sum(x.emails) > 0
 ORDER BY x.retries;
 
 COMMENT ON VIEW public.email_recovery_by_retries IS
-'Do retries help: how many emails arrive after one retry, after two, after three?
+'Do retries help: how many emails are sent after one retry, after two, after three?
 Emails created in the last 30 days, from the full hour on, and all that wait.
 Example: SELECT * FROM email_recovery_by_retries;';
 COMMENT ON COLUMN public.email_recovery_by_retries.retries IS 'Retries made.';
-COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with so many retries.';
+COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with this number of retries.';
 COMMENT ON COLUMN public.email_recovery_by_retries.sent IS 'Of these, sent in the end.';
 COMMENT ON COLUMN public.email_recovery_by_retries.failed IS 'Of these, dead.';
 COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
-    'Of these, waiting or being sent; as counted in the last 15 seconds.';
-COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
+    'Of these, waiting or being sent; counted at most 15 seconds ago.';
+COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent as a percentage of sent and failed.';
 
 CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
 SELECT c.attempt, sum(c.attempts)::bigint AS attempts,
@@ -9105,15 +9076,15 @@ GROUP BY c.attempt
 ORDER BY c.attempt;
 
 COMMENT ON VIEW public.email_success_by_attempt IS
-'How often does the first try succeed, the second, the third?
-Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
+'How often does the first attempt succeed, the second, the third?
+Attempts made in the last 7 days, from the full hour on. Emails that were only deferred (a rate limit, a quota) do not count.
 Example: SELECT * FROM email_success_by_attempt;';
-COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the attempt, the first being 1.';
 COMMENT ON COLUMN public.email_success_by_attempt.attempts IS 'How many there were.';
 COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
-COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
-COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
-COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of attempts, in percent.';
+COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be retried.';
+COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed as the last attempt.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent as a percentage of attempts.';
 
 CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
 SELECT c.attempt, sum(c.attempts)::bigint AS retries,
@@ -9124,12 +9095,12 @@ GROUP BY c.attempt
 ORDER BY c.attempt;
 
 COMMENT ON VIEW public.email_time_between_attempts IS
-'How long does a retry really come after the try before it?
+'How much time really passes between an attempt and its retry?
 From claim to claim, for retries of the last 7 days, from the full hour on.
 Example: SELECT * FROM email_time_between_attempts;';
-COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the try that ended the wait: 2 is the first retry.';
-COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.';
-COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
+COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the later attempt: 2 is the first retry.';
+COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many were claimed.';
+COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean time since the attempt before, to the second.';
 
 CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
 SELECT x.provider, x.error_class, x.error_code, x.attempts, x.retried, x.dead, x.deferred,
@@ -9146,18 +9117,18 @@ FROM (
 ORDER BY x.attempts DESC, x.provider, x.error_class, x.error_code;
 
 COMMENT ON VIEW public.email_error_codes IS
-'Which error codes do tries end with, and how often?
-Tries of the last 7 days that failed, from the full hour on.
+'Which error codes do attempts end with, and how often?
+Failed attempts of the last 7 days, from the full hour on.
 Example: SELECT * FROM email_error_codes LIMIT 20;';
-COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was asked.';
+COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was called.';
 COMMENT ON COLUMN public.email_error_codes.error_class IS
-    'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
+    'transient, rate, quota, config, permanent or ambiguous; empty if unknown.';
 COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
 COMMENT ON COLUMN public.email_error_codes.attempts IS 'How many attempts ended with it.';
-COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
-COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
-COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
-COMMENT ON COLUMN public.email_error_codes.share IS 'attempts, of all that failed, in percent.';
+COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, to be retried.';
+COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, the last attempt of the email.';
+COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, deferred without spending a retry.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'attempts as a percentage of all failed attempts.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
 SELECT x.error_message, count(*) AS emails,
@@ -9175,19 +9146,19 @@ GROUP BY x.error_message
 ORDER BY count(*) DESC, max(x.due_at) DESC, x.error_message;
 
 COMMENT ON VIEW public.email_common_errors IS
-'What do emails die of most?
-The dead letters in the queue, the newest 10,000 of them, by what was said last.
+'What are the most common reasons why emails die?
+The newest 10,000 dead letters in the queue, by their last error.
 Example: SELECT * FROM email_common_errors LIMIT 10;';
-COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.error_message IS 'The error, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_common_errors.emails IS 'How many emails died of it.';
 COMMENT ON COLUMN public.email_common_errors.error_codes IS 'The provider''s codes for it.';
-COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'Why they were given up.';
-COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
-COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';
+COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'The reasons for which they died.';
+COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them died.';
+COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them died.';
 
 -- ---- sql/45_views/40_dead_letters.sql
 
--- Dead letters, with nobody's data: email_dead_letters is for operators.
+-- Dead letters without personal data: email_dead_letters is for operators.
 
 CREATE VIEW public.email_dlq_entries WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
@@ -9198,22 +9169,22 @@ WHERE q.status = 'failed' AND q.due_at IS NOT NULL;
 
 COMMENT ON VIEW public.email_dlq_entries IS
 'Which emails are dead letters, and why?
-Those in the queue; after 7 days they move to an archive, which operators see (email_dead_letters).
+Dead letters in the queue; after 7 days they move to an archive, which operators see (email_dead_letters).
 Example: SELECT * FROM email_dlq_entries ORDER BY dead_at DESC LIMIT 100;';
 COMMENT ON COLUMN public.email_dlq_entries.id IS 'The email.';
-COMMENT ON COLUMN public.email_dlq_entries.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_dlq_entries.tenant_id IS 'Its tenant.';
 COMMENT ON COLUMN public.email_dlq_entries.template_type IS 'Its template.';
-COMMENT ON COLUMN public.email_dlq_entries.recipient IS 'Whom it was for, masked.';
+COMMENT ON COLUMN public.email_dlq_entries.recipient IS 'Its recipient, masked.';
 COMMENT ON COLUMN public.email_dlq_entries.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
-COMMENT ON COLUMN public.email_dlq_entries.error_class IS 'Of which class the last fault was.';
+COMMENT ON COLUMN public.email_dlq_entries.error_class IS 'The class of the last fault.';
 COMMENT ON COLUMN public.email_dlq_entries.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_dlq_entries.error_message IS 'What it was, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_dlq_entries.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_dlq_entries.error_message IS 'Its text, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_dlq_entries.provider IS 'The provider of the last attempt.';
 COMMENT ON COLUMN public.email_dlq_entries.retries IS 'Retries made.';
 COMMENT ON COLUMN public.email_dlq_entries.created_at IS 'When it was enqueued.';
 COMMENT ON COLUMN public.email_dlq_entries.dead_at IS 'When it became a dead letter.';
 
--- For who may not read the queue, such as a worker that is asked for figures.
+-- For roles that may not read the queue, such as a worker that serves metrics.
 CREATE FUNCTION mailgres.oldest_dead() RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -9238,7 +9209,7 @@ FROM mailgres.counted_dead d;
 
 COMMENT ON VIEW public.email_dlq_size IS
 'How many dead letters are there?
-Those in the queue.
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_size;';
 COMMENT ON COLUMN public.email_dlq_size.emails IS 'How many.';
 COMMENT ON COLUMN public.email_dlq_size.oldest IS 'When the oldest died.';
@@ -9260,13 +9231,13 @@ LEFT JOIN (
 ORDER BY h.hour DESC;
 
 COMMENT ON VIEW public.email_dlq_per_hour IS
-'How many emails become dead letters in an hour?
-The last 24 hours, the newest first; the current one is not over. Those that were retried since still count.
+'How many emails become dead letters per hour?
+The last 24 hours, newest first; the current hour is not complete. Dead letters that were retried since still count.
 Example: SELECT * FROM email_dlq_per_hour;';
-COMMENT ON COLUMN public.email_dlq_per_hour.hour IS 'The hour, by its beginning.';
+COMMENT ON COLUMN public.email_dlq_per_hour.hour IS 'The start of the hour.';
 COMMENT ON COLUMN public.email_dlq_per_hour.entered IS 'Emails that died in it.';
 COMMENT ON COLUMN public.email_dlq_per_hour.sent IS 'Emails that were sent in it.';
-COMMENT ON COLUMN public.email_dlq_per_hour.share IS 'entered, of entered and sent, in percent.';
+COMMENT ON COLUMN public.email_dlq_per_hour.share IS 'entered as a percentage of entered and sent.';
 
 CREATE VIEW public.email_dlq_by_code WITH (security_invoker = true) AS
 SELECT d.error_code, d.dead_reason, sum(d.emails)::bigint AS emails,
@@ -9277,13 +9248,13 @@ HAVING sum(d.emails) > 0
 ORDER BY sum(d.emails) DESC, d.error_code, d.dead_reason;
 
 COMMENT ON VIEW public.email_dlq_by_code IS
-'Which error codes have the dead letters?
-Those in the queue.
+'Which error codes do the dead letters have?
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_by_code LIMIT 20;';
 COMMENT ON COLUMN public.email_dlq_by_code.error_code IS 'The provider''s code for the last fault; empty if there is none.';
 COMMENT ON COLUMN public.email_dlq_by_code.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
 COMMENT ON COLUMN public.email_dlq_by_code.emails IS 'How many.';
-COMMENT ON COLUMN public.email_dlq_by_code.share IS 'Of all dead letters, in percent.';
+COMMENT ON COLUMN public.email_dlq_by_code.share IS 'Percentage of all dead letters.';
 
 CREATE VIEW public.email_dlq_by_tenant WITH (security_invoker = true) AS
 SELECT d.tenant_id, sum(d.emails)::bigint AS emails,
@@ -9295,12 +9266,12 @@ HAVING sum(d.emails) > 0
 ORDER BY sum(d.emails) DESC, d.tenant_id;
 
 COMMENT ON VIEW public.email_dlq_by_tenant IS
-'Whose are the dead letters?
-Those in the queue.
+'Which tenants have the dead letters?
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_by_tenant LIMIT 20;';
 COMMENT ON COLUMN public.email_dlq_by_tenant.tenant_id IS 'The tenant.';
 COMMENT ON COLUMN public.email_dlq_by_tenant.emails IS 'How many it has.';
-COMMENT ON COLUMN public.email_dlq_by_tenant.share IS 'Of all dead letters, in percent.';
+COMMENT ON COLUMN public.email_dlq_by_tenant.share IS 'Percentage of all dead letters.';
 COMMENT ON COLUMN public.email_dlq_by_tenant.newest_hour IS 'The last hour in which one of them died.';
 
 CREATE VIEW public.email_dlq_by_age WITH (security_invoker = true) AS
@@ -9322,23 +9293,23 @@ GROUP BY a.place, a.age
 ORDER BY a.place;
 
 COMMENT ON VIEW public.email_dlq_by_age IS
-'For how long have the dead letters been dead?
-Those in the queue, by the hour in which they died.
+'How long have the dead letters been dead?
+Dead letters in the queue, by the hour in which they died.
 Example: SELECT * FROM email_dlq_by_age;';
-COMMENT ON COLUMN public.email_dlq_by_age.age IS 'For how long: up to so much, and more than the row before says.';
+COMMENT ON COLUMN public.email_dlq_by_age.age IS 'How long: at most this, and more than in the row before.';
 COMMENT ON COLUMN public.email_dlq_by_age.emails IS 'How many.';
 
 -- ---- sql/45_views/50_tenants.sql
 
--- Fairness between tenants: each claim is a round, and who has waited for long is next.
--- The claim itself goes round by its index; this is what comes of it.
+-- Fairness between tenants: each claim is a round, and the tenant that has waited longest is next.
+-- The claim itself goes round by its index; this view shows the result.
 
 CREATE FUNCTION mailgres.round_robin_priority(p_rounds bigint) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN greatest(1, 5 - least(greatest(p_rounds, 0), 4))::int;
 
 COMMENT ON FUNCTION mailgres.round_robin_priority(bigint) IS
-    'How urgent a tenant is that has waited for so many rounds: 5, rising to 1.';
+    'How urgent a tenant is after waiting for this many rounds: 5, rising to 1.';
 
 CREATE VIEW public.email_tenant_fairness WITH (security_invoker = true) AS
 SELECT x.tenant_id, x.last_processed_at, x.rounds AS rounds_without_processing,
@@ -9367,7 +9338,7 @@ FROM (
         FROM mailgres.current_depth_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
-    -- as of the same moment as the backlog
+    -- counted at the same time as the backlog
     CROSS JOIN (
         SELECT coalesce(
             (SELECT d.claim_number FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
@@ -9378,27 +9349,27 @@ LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
 
 COMMENT ON VIEW public.email_tenant_fairness IS
 'Does every tenant get its turn?
-Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
+Tenants that have waiting emails or had emails processed. Backlogs are counted at as_of, at most 15 seconds ago.
 Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC, tenant_id LIMIT 100;';
 COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
-COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
+COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When the emails of its last attempts were claimed.';
 COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS
-    'Claims since then, or since something of it was due; 0 if nothing is.';
+    'Claims since then, or since one of its emails was due; 0 if none is due.';
 COMMENT ON COLUMN public.email_tenant_fairness.current_priority IS
-    'How urgent that makes it: 5, rising by one with each round to 1.';
-COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Tries made for its emails.';
+    'How urgent it is because of that: 5, rising by one with each round to 1.';
+COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Attempts made for its emails.';
 COMMENT ON COLUMN public.email_tenant_fairness.consecutive_batch IS
-    'How many of its emails its last claim had: up to 3 x weight in a turn while others wait.';
+    'How many of its emails its last claim had: up to 3 x weight per turn while other tenants wait.';
 COMMENT ON COLUMN public.email_tenant_fairness.weight IS 'Its weight.';
-COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'An operator paused it.';
-COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its emails that wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'Whether an operator paused it.';
+COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its waiting emails.';
 COMMENT ON COLUMN public.email_tenant_fairness.due IS 'Those of them that could be sent now.';
 COMMENT ON COLUMN public.email_tenant_fairness.oldest_due IS 'Since when the first of these could be sent.';
 COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was counted.';
 
 -- ---- sql/45_views/60_alerts.sql
 
--- Computed when it is read, so that it is right also when no worker lives.
+-- Computed when it is read, so that it is right even when no worker runs.
 
 CREATE VIEW public.email_alerts WITH (security_invoker = true) AS
 SELECT a.rule, a.subject, a.severity, a.since, a.figure, a.threshold, a.unit, a.means, a.runbook AS what_to_do
@@ -9407,21 +9378,21 @@ LIMIT 1000;
 
 COMMENT ON VIEW public.email_alerts IS
 'What needs a person now?
-The alerts that fire, the most severe first: since when, the figure, its threshold, and what to do; no more than 1,000.
+The alerts that fire, most severe first: since when, the figure, its threshold, and what to do; at most 1,000.
 Example: SELECT rule, subject, severity, since, figure, threshold, unit, what_to_do FROM email_alerts;';
 COMMENT ON COLUMN public.email_alerts.rule IS 'The rule of mailgres.alert_rules that fires.';
-COMMENT ON COLUMN public.email_alerts.subject IS 'Which tenant, template or provider it is about; empty: the queue.';
+COMMENT ON COLUMN public.email_alerts.subject IS 'The tenant, template or provider it is about; empty: the queue.';
 COMMENT ON COLUMN public.email_alerts.severity IS 'critical, warning or info.';
-COMMENT ON COLUMN public.email_alerts.since IS 'Since when it fires; if no worker has seen it yet, since when it has been so, or now.';
-COMMENT ON COLUMN public.email_alerts.figure IS 'What was counted or measured.';
-COMMENT ON COLUMN public.email_alerts.threshold IS 'What it may be at most.';
-COMMENT ON COLUMN public.email_alerts.unit IS 'The unit of both.';
-COMMENT ON COLUMN public.email_alerts.means IS 'What it means, in a sentence.';
+COMMENT ON COLUMN public.email_alerts.since IS 'Since when it fires; if no worker has checked it yet, since when the condition holds, or now.';
+COMMENT ON COLUMN public.email_alerts.figure IS 'The value that was counted or measured.';
+COMMENT ON COLUMN public.email_alerts.threshold IS 'The threshold of the rule.';
+COMMENT ON COLUMN public.email_alerts.unit IS 'The unit of figure and threshold.';
+COMMENT ON COLUMN public.email_alerts.means IS 'What the alert means, in a sentence.';
 COMMENT ON COLUMN public.email_alerts.what_to_do IS 'The section of the runbook.';
 
 -- ---- sql/45_views/90_monitoring.sql
 
--- The list of these views, out of their comments: what has an example is listed.
+-- The list of these views, from their comments: views whose comment has an example.
 
 CREATE VIEW public.email_monitoring WITH (security_invoker = true) AS
 SELECT v.name::text AS name, split_part(v.comment, E'\n', 1) AS question, split_part(v.comment, 'Example: ', 2) AS example
@@ -9435,12 +9406,12 @@ WHERE v.comment LIKE '%Example: %'
 ORDER BY v.name;
 
 COMMENT ON VIEW public.email_monitoring IS
-'What can I ask?
+'Which views are there?
 The views for analysts and dashboards.
 Example: SELECT name, question FROM email_monitoring;';
 COMMENT ON COLUMN public.email_monitoring.name IS 'The view.';
 COMMENT ON COLUMN public.email_monitoring.question IS 'The question that it answers.';
-COMMENT ON COLUMN public.email_monitoring.example IS 'A query to begin with.';
+COMMENT ON COLUMN public.email_monitoring.example IS 'A query to start with.';
 
 -- ---- sql/50_seed/10_retry_policies.sql
 
@@ -9448,24 +9419,24 @@ INSERT INTO mailgres.retry_policies
     (name, max_retries, steps, base, factor, cap, jitter_down, jitter_up, description)
 VALUES
     ('stepped', 3, '{1 minute,5 minutes,15 minutes}', NULL, 2, '1 day', 0, 0, 'Waits of 1, 5 and 15 minutes.'),
-    ('gateway', 4, NULL, '1 second', 2, '60 seconds', 0.25, 0.25, 'Five tries, 1 s doubling to 60 s.'),
-    ('smtp', 4, NULL, '1 second', 2, '300 seconds', 0.25, 0.25, 'Five tries, 1 s doubling to 300 s.'),
-    ('development', 2, NULL, '500 milliseconds', 2, '30 seconds', 0, 0, 'Three quick tries.'),
-    ('patient', 2, NULL, '5 minutes', 2, '24 hours', 0, 0, 'Three tries, 5 min doubling to 24 h.'),
+    ('gateway', 4, NULL, '1 second', 2, '60 seconds', 0.25, 0.25, 'Five attempts, 1 s doubling to 60 s.'),
+    ('smtp', 4, NULL, '1 second', 2, '300 seconds', 0.25, 0.25, 'Five attempts, 1 s doubling to 300 s.'),
+    ('development', 2, NULL, '500 milliseconds', 2, '30 seconds', 0, 0, 'Three quick attempts.'),
+    ('patient', 2, NULL, '5 minutes', 2, '24 hours', 0, 0, 'Three attempts, 5 min doubling to 24 h.'),
     ('integration', 2, '{60 seconds,300 seconds}', NULL, 2, '1 day', 0, 0.2, 'Waits of 60 and 300 s and up to a fifth more.');
 
 INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped');
 
 -- ---- sql/50_seed/20_routes.sql
 
--- The default route leads to `capture`, which keeps emails in the database: a fresh
--- queue sends nothing to anybody until a provider is configured.
+-- The default route uses `capture`, which keeps emails in the database: a new queue sends nothing
+-- until a provider is configured.
 
 INSERT INTO mailgres.providers (name, kind, captures, idempotent, batch_size) VALUES ('capture', 'capture', true, true, 100);
-INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'What names no other route.', true);
+INSERT INTO mailgres.routes (route, description, initial) VALUES ('default', 'Emails that name no other route.', true);
 INSERT INTO mailgres.route_providers (route, position, provider) VALUES ('default', 1, 'capture');
 
--- One for each claim that runs at the same moment; more than that wait for a slot.
+-- One for each concurrent claim; more than that wait for a slot.
 INSERT INTO mailgres.claim_slots (slot) SELECT generate_series(1, 32);
 
 -- ---- sql/50_seed/30_starter_templates.sql
@@ -9710,23 +9681,23 @@ Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ prod
 
 -- ---- sql/50_seed/40_alert_template.sql
 
--- What people are told by email. Push another version to change it.
+-- The template of notification emails. Push another version to change it.
 
 DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert', p_default_locale => 'en',
-p_settings => $mail${"description": "Tells operators and tenants of alerts and dead letters.", "on_uncertain": "resend",
+p_settings => $mail${"description": "Notifies operators and tenants about alerts and dead letters.", "on_uncertain": "resend",
 "sample": {"event": "DeadLetters", "audience": "operators", "new": 3,
 "reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
 p_contents => jsonb_build_object('en', jsonb_build_object(
-'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: over: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: resolved: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
 'text', $mail${% if event == "DeadLetters" %}
-{{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} were given up since the last message:
+{{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} became dead letters since the last notification:
 
 {% for each in reasons %}
 - {{ each.emails }} of the template {{ each.template }}: {{ each.reason }}{% if each.code %} ({{ each.code }}){% endif %}
 
 {% endfor %}
 {% if audience == "operators" %}
-See them:   SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
+List them:  SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
 Retry one:  SELECT retry_email('…');
 {% endif %}
 {% else %}
@@ -9741,7 +9712,7 @@ Retry one:  SELECT retry_email('…');
 
 {% endfor %}
 {% if resolved %}
-Over:
+Resolved:
 {% for each in resolved %}
 - {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, since {{ each.since }}
 {% endfor %}
@@ -9751,7 +9722,7 @@ Over:
 And {{ more }} more.
 {% endif %}
 {% if audience == "operators" %}
-All that fire now:  SELECT * FROM email_alerts;
+All firing alerts:  SELECT * FROM email_alerts;
 {% endif %}
 {% endif %}
 $mail$),
@@ -9797,66 +9768,66 @@ $mail$))); END $seed$;
 
 -- ---- sql/50_seed/45_alert_rules.sql
 
--- The rules. docs/runbook.md has a section for each.
+-- The alert rules. docs/runbook.md has a section for each.
 
 INSERT INTO mailgres.alert_rules
     (name, threshold, unit, reaches, time_window, least, severity, about, means)
 VALUES
     ('failure_rate', 10, '%', false, '1 hour', 20, 'critical', 'queue',
-     'So many of the tries that ended lately failed.'),
+     'Too many recent attempts failed.'),
     ('dead_letters', 100, 'emails', false, NULL, 0, 'warning', 'queue',
-     'So many dead letters wait for somebody to look at them.'),
+     'Too many dead letters wait for a person.'),
     ('dead_letters_ceiling', 10000, 'emails', false, NULL, 0, 'critical', 'queue',
-     'There are more dead letters than anybody can look at. None is dropped.'),
+     'There are more dead letters than people can handle. None is deleted.'),
     ('dead_letter_rate', 2, '%', false, '24 hours', 50, 'warning', 'queue',
-     'So many of the emails that ended lately are dead.'),
+     'Too many of the emails that were recently settled are dead.'),
     ('tenant_dead_letters', 50, 'emails', false, NULL, 0, 'warning', 'tenant',
-     'So many dead letters are of one tenant.'),
+     'One tenant has too many dead letters.'),
     ('backlog', 50, 'emails', false, '5 minutes', 0, 'warning', 'queue',
-     'Emails are due and nobody takes them: so many wait, some for longer than the window.'),
+     'Emails are due and are not claimed: too many wait, some for longer than the window.'),
     ('template_failing', 50, '%', false, '2 hours', 5, 'critical', 'template',
-     'So many of the emails of one template are dead.'),
+     'Too many emails of one template are dead.'),
     ('no_processor', 10, 'minutes', false, NULL, 0, 'critical', 'queue',
-     'Emails are due, and for so long no worker and no processor was seen.'),
+     'Emails are due, and no worker or processor has been seen for too long.'),
     ('stuck_sending', 0, 'emails', false, '5 minutes', 0, 'warning', 'queue',
-     'So many emails have been in the hands of a worker for longer than the window.'),
+     'Workers have held emails for longer than the window.'),
     ('circuit_open', 0, 'openings', false, NULL, 0, 'critical', 'provider',
-     'A provider fails and is left alone: its circuit opened so many times since it last worked.'),
+     'A provider fails and is not used: its circuit is open. The figure is how often it opened since the provider last worked.'),
     ('provider_missing', 5, 'minutes', false, NULL, 0, 'critical', 'provider',
-     'A route leads to a provider that no live worker has had for so long: its emails wait.'),
+     'A route has a provider that no live worker has: its emails wait.'),
     ('quota_80', 80, '%', true, NULL, 0, 'warning', 'provider',
-     'So much of the daily or monthly quota of a provider is used.'),
+     'The daily or monthly quota of a provider is nearly used up.'),
     ('quota_90', 90, '%', true, NULL, 0, 'critical', 'provider',
-     'So much of the daily or monthly quota of a provider is used.'),
+     'The daily or monthly quota of a provider is nearly used up.'),
     ('tenant_starved', 15, 'minutes', false, NULL, 0, 'warning', 'tenant',
-     'For so long no email of a tenant was taken, though some are due and others are served.'),
+     'No email of a tenant has been claimed for too long, although some are due and other tenants are served.'),
     ('parked', 0, 'emails', false, NULL, 0, 'warning', 'tenant',
-     'Emails of a tenant wait for the sender''s set-up to be mended, such as an unverified domain.'),
+     'Emails of a tenant wait until the sender''s configuration is fixed, such as an unverified domain.'),
     ('database_80', 80, '%', true, NULL, 0, 'warning', 'queue',
-     'The database takes so much of mailgres.settings.database_capacity.'),
+     'The database uses most of mailgres.settings.database_capacity.'),
     ('database_90', 90, '%', true, NULL, 0, 'critical', 'queue',
-     'The database takes so much of mailgres.settings.database_capacity.'),
+     'The database uses most of mailgres.settings.database_capacity.'),
     ('dead_tuples', 20, '%', false, NULL, 100000, 'warning', 'table',
-     'So much of a table is dead rows: vacuum does not get through.'),
+     'Too much of a table is dead rows: vacuum does not keep up.'),
     ('old_transaction', 30, 'minutes', false, NULL, 0, 'warning', 'session',
-     'A transaction has been open for so long that vacuum cannot remove what it might still see.'),
+     'A transaction has been open for too long: vacuum cannot remove rows that it might still see.'),
     ('webhook_off', 0, 'failures', false, NULL, 0, 'warning', 'queue',
-     'The alert webhook failed ten times in a row and is not called any more.'),
+     'The alert webhook failed ten times in a row and is no longer called.'),
     ('janitor_failing', 3, 'failures', true, NULL, 0, 'critical', 'janitor',
-     'A janitor failed so many times in a row. What it does is not done.');
+     'A janitor failed several times in a row: its work is not done.');
 
 -- ---- sql/50_seed/90_analyze.sql
 
--- These tables stay too small for autovacuum to look at them, and every enqueue reads
--- them: without statistics its plan costs several times as much to start.
+-- These tables stay too small for autovacuum to analyze them, and every enqueue reads them: without
+-- statistics its plan takes several times as long to start.
 
 ANALYZE mailgres.settings, mailgres.retry_policies, mailgres.routes, mailgres.providers,
     mailgres.route_providers, public.email_templates;
 
 -- ---- sql/60_security/10_roles.sql
 
--- Four roles, for the cluster as a whole. Where the migrating user may not make
--- roles, the queue works without them, for its owner.
+-- Four roles, for the whole cluster. If the migrating role may not create roles, the queue works
+-- without them, for its owner.
 
 DO $$
 DECLARE
@@ -9873,7 +9844,7 @@ BEGIN
                 RAISE NOTICE 'role % was not created: % may not create roles. Have it created and migrate again, or do without it.',
                     v_role, current_user;
             WHEN duplicate_object OR unique_violation THEN
-                NULL;  -- made at the same moment for another database
+                NULL;  -- created at the same time for another database
         END;
     END LOOP;
 END
@@ -9881,8 +9852,8 @@ $$;
 
 -- ---- sql/60_security/20_row_security.sql
 
--- Row security on every table of the contract, and no policy for everybody. The owner,
--- and Supabase's service_role, bypass it.
+-- Row security on every table of the contract, and no policy for PUBLIC. The owner, and Supabase's
+-- service_role, bypass it.
 
 ALTER TABLE public.email_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE public.email_templates ENABLE ROW LEVEL SECURITY;
@@ -9891,16 +9862,16 @@ ALTER TABLE public.email_suppressions ENABLE ROW LEVEL SECURITY;
 
 -- ---- sql/60_security/25_intended_grants.sql
 
--- Who may do what: the one place that decides it. mailgres.secure() grants what is missing of it, and
--- what somebody has beyond it mailgres.unintended_grants() lists. A right that a later version takes
--- away from a role has to be revoked by that version's revision.
+-- All rights of all roles: the only place that decides them. mailgres.secure() grants what is missing,
+-- and mailgres.unintended_grants() lists the rights beyond this list. A right that a later version
+-- removes has to be revoked by the revision of that version.
 
 CREATE FUNCTION mailgres.intended_grants()
     RETURNS TABLE (grantee text, privilege text, kind text, object text, column_name text)
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 WITH
--- In public an application may have functions of its own by the same names: with arguments.
+-- An application may have its own functions with the same names in public, so these have arguments.
 enqueue(names) AS (VALUES ('
     public.enqueue_email(uuid,text,text,jsonb,text,int,timestamptz,timestamptz,text,text,text,text,int,interval,interval,text,text,text,text,text,jsonb,jsonb,text[],text[],jsonb,text[])
     public.enqueue_emails(jsonb)')),
@@ -9915,13 +9886,13 @@ janitors(names) AS (VALUES ('
     mailgres.check_alerts mailgres.log_dead_letters mailgres.deliver_notifications mailgres.record_webhook_result mailgres.measure_depth
     mailgres.delete_expired_rollups mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
     mailgres.failing_janitors')),
--- what a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
+-- functions that a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
     mailgres.now mailgres.uuid_v7 mailgres.is_address mailgres.is_sender mailgres.are_addresses
     mailgres.are_headers mailgres.are_tags mailgres.is_unambiguous mailgres.invisible_characters')),
--- The views for analysts, and what is below them: figures, no person's data. They show what their
--- reader may see, so he needs all of it; but not the schema, and without that he reaches it through
--- the views alone.
+-- The views for analysts and the tables below them: figures, no personal data. A view shows what its
+-- reader may see of the tables, so analysts need rights on all of them; but they have no right on the
+-- schema, so they reach the tables through the views only.
 views(names) AS (VALUES ('
     public.email_queue_state public.email_pending_by_template public.email_throughput
     public.email_workers public.email_providers public.email_eta public.email_failure_rate_by_template
@@ -9995,7 +9966,7 @@ matrix(grantees, privileges, kind, objects) AS (
         'public.email_queue public.email_templates public.email_suppressions'),
     ('service_role', 'SELECT', 'table', 'public.email_logs')),
 
--- the columns without a person's data
+-- the columns without personal data
 columns(grantees, object, names) AS (VALUES
     ('mailgres_analyst', 'public.email_queue', '
         id template_type status retries max_retries last_attempt_at next_retry_at error_message created_at
@@ -10022,14 +9993,14 @@ CROSS JOIN LATERAL regexp_split_to_table(btrim(c.names, E' \n'), E'\\s+') n(name
 $$;
 
 COMMENT ON FUNCTION mailgres.intended_grants() IS
-    'Every right that a role besides the owner is meant to have. mailgres.* stands for all tables of that schema.';
+    'Every right that a role other than the owner is intended to have. mailgres.* means all tables of that schema.';
 
 -- ---- sql/60_security/26_rights.sql
 
--- jit = off everywhere here: PostgreSQL takes these lists for long ones, and would compile for seconds.
+-- jit = off everywhere here: PostgreSQL overestimates these lists, and would compile for seconds.
 
--- What the catalog says of our objects: everything in the schema mailgres; in public what
--- intended_grants() names, and the sequences of those tables.
+-- The rights in the catalog: on everything in the schema mailgres; in public on the objects that
+-- intended_grants() names, and on the sequences of those tables.
 
 CREATE FUNCTION mailgres.rights()
     RETURNS TABLE (kind text, object text, column_name text, oid oid, owner oid,
@@ -10077,7 +10048,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.rights() IS 'Every right on an object of mailgres, the owner''s included.';
 
--- intended_grants() for the roles and objects that there are, in the terms of rights().
+-- intended_grants() for the existing roles and objects, in the form of rights().
 
 CREATE FUNCTION mailgres.intended_rights()
     RETURNS TABLE (kind text, object text, column_name text, oid oid, grantee oid, privilege text)
@@ -10117,7 +10088,7 @@ CREATE FUNCTION mailgres.unintended_grants()
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 SELECT g.grantee, g.everybody, g.kind, g.object, g.column_name, g.oid, g.privileges, g.passes_on,
-       -- A right that somebody passed on goes with his right to pass it on.
+       -- A right that a role passed on is revoked together with its right to pass it on.
        format('REVOKE %s%s ON %s %s FROM %s CASCADE',
               CASE WHEN g.intended OR NOT g.by_owner THEN 'GRANT OPTION FOR ' END,
               CASE WHEN g.column_name IS NULL THEN g.privileges
@@ -10141,19 +10112,19 @@ FROM (
 $$;
 
 COMMENT ON FUNCTION mailgres.unintended_grants() IS
-    'Rights on objects of mailgres beyond intended_grants(), and what revokes them; everybody: PUBLIC, anon, authenticated.';
+    'Rights on objects of mailgres beyond intended_grants(), and the statement that revokes each; everybody: PUBLIC, anon, authenticated.';
 
 -- ---- sql/60_security/30_secure.sql
 
--- Least privilege: nobody may do anything but what intended_grants() says, and what the owner granted
--- besides. Three things give rights that nobody decided on: functions and types are open to PUBLIC,
--- Supabase grants to its roles by name, and any role's ALTER DEFAULT PRIVILEGES applies to what we
--- create. So in the transaction that creates an object, every right beyond the intended ones is
--- revoked, whoever has it; from PUBLIC, anon and authenticated always.
--- To be called again when roles were created later: `mailgres migrate` does.
+-- Least privilege: roles have the rights of intended_grants() and those that the owner granted in
+-- addition, and no others. Three things give rights that nobody decided on: functions and types are
+-- open to PUBLIC, Supabase grants to its roles by name, and any role's ALTER DEFAULT PRIVILEGES applies
+-- to the objects that we create. So the transaction that creates an object revokes every right beyond
+-- the intended ones, from every role; from PUBLIC, anon and authenticated always. Call it again when
+-- roles were created later: `mailgres migrate` does.
 
--- Called before something is created. What was secured before keeps the grants that somebody made
--- since; without this call, nothing counts as new.
+-- Called before objects are created. Objects that were secured earlier keep the grants that were made
+-- since; without this call, no object counts as new.
 
 CREATE FUNCTION mailgres.remember_objects() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -10164,7 +10135,7 @@ SELECT set_config('mailgres.known_objects',
 $$;
 
 COMMENT ON FUNCTION mailgres.remember_objects() IS
-    'Notes for this transaction which objects there are, so that secure() knows the new ones.';
+    'Records for this transaction which objects exist, so that secure() recognizes the new ones.';
 
 CREATE FUNCTION mailgres.revoke_unintended() RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -10184,7 +10155,7 @@ BEGIN
         WHERE u.everybody OR n.is_new
     LOOP
         EXECUTE v_grant.revoke;
-        -- That a new function or type was open to PUBLIC is not worth a word.
+        -- Do not mention that a new function or type was open to PUBLIC.
         IF NOT (v_grant.is_new AND v_grant.grantee = 'PUBLIC' AND v_grant.kind IN ('function', 'type')) THEN
             v_revoked := v_revoked || jsonb_build_object(
                 'grantee', v_grant.grantee, 'kind', v_grant.kind, 'object', v_grant.object, 'privileges', v_grant.privileges);
@@ -10204,7 +10175,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.revoke_unintended() IS
-    'Revokes what nobody decided on: everything from everybody, and on new objects all beyond intended_grants().';
+    'Revokes rights that nobody decided on: all from PUBLIC, anon and authenticated, and on new objects those beyond intended_grants().';
 
 CREATE FUNCTION mailgres.secure() RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
@@ -10231,8 +10202,8 @@ BEGIN
         EXECUTE format('GRANT %s ON %s %s TO %s', v_grant.privileges, v_grant.kind, v_grant.object, v_grant.grantee);
     END LOOP;
 
-    -- The policies let in whom the grants let in; who has none sees no row, whatever is granted by
-    -- accident.
+    -- The policies allow the roles that have grants; another role sees no row, whatever is granted
+    -- to it by accident.
     FOR v_policy IN
         SELECT p.*, r.rolname
         FROM (VALUES
@@ -10257,6 +10228,6 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.secure() IS
-    'Revokes what nobody decided on, and grants what is missing, for the roles that exist now.';
+    'Revokes rights that nobody decided on, and grants missing ones, for the roles that exist now.';
 
 SELECT mailgres.secure();

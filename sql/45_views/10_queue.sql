@@ -1,8 +1,7 @@
--- Views for analysts and dashboards. Each answers one question, which is where its comment
--- begins; email_monitoring lists them. They read rollups and the depth, never the whole
--- queue, so what they cost does not grow with it. All of them show what
--- their reader may see of the tables below (security_invoker): a grant on a view alone,
--- given by accident, shows nothing.
+-- Views for analysts and dashboards. Each answers one question, which is the first line of its
+-- comment; email_monitoring lists them. They read the rollups and the depth, never the whole queue,
+-- so their cost does not grow with it. All are security_invoker: they show what the reader may see of
+-- the tables below, so a grant on a view alone, given by accident, shows nothing.
 
 CREATE VIEW public.email_queue_state WITH (security_invoker = true) AS
 SELECT s.status, coalesce(x.emails, 0)::bigint AS emails, x.oldest, x.newest,
@@ -28,14 +27,14 @@ ORDER BY s.place;
 
 COMMENT ON VIEW public.email_queue_state IS
 'How many emails are in each status, and how old are they?
-Waiting emails are as counted at as_of, at most 15 seconds ago; all others are exact.
+Waiting emails are counted at as_of, at most 15 seconds ago; all other counts are exact.
 Example: SELECT * FROM email_queue_state;';
 COMMENT ON COLUMN public.email_queue_state.status IS 'pending, sending, sent, failed (dead) or cancelled.';
 COMMENT ON COLUMN public.email_queue_state.emails IS 'How many are in the queue.';
 COMMENT ON COLUMN public.email_queue_state.oldest IS
-    'When the oldest was created; of settled ones to the hour, if some of that hour have left.';
+    'When the oldest was created; for settled emails rounded to the hour, if some of that hour were deleted.';
 COMMENT ON COLUMN public.email_queue_state.newest IS 'When the newest was created.';
-COMMENT ON COLUMN public.email_queue_state.at_least IS 'There are more than were counted: beyond two million, or where counting them took too long.';
+COMMENT ON COLUMN public.email_queue_state.at_least IS 'Whether there are more than were counted: beyond two million, or if counting took too long.';
 COMMENT ON COLUMN public.email_queue_state.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_pending_by_template WITH (security_invoker = true) AS
@@ -49,17 +48,17 @@ WHERE o.status = 'pending'
 GROUP BY o.template_type;
 
 COMMENT ON VIEW public.email_pending_by_template IS
-'What is waiting, template by template, and for how long?
+'Which emails are waiting, by template, and for how long?
 Example: SELECT * FROM email_pending_by_template ORDER BY pending_count DESC;';
 COMMENT ON COLUMN public.email_pending_by_template.template_type IS 'The template.';
-COMMENT ON COLUMN public.email_pending_by_template.pending_count IS 'Emails that wait.';
-COMMENT ON COLUMN public.email_pending_by_template.avg_retries IS 'Retries they have had, on average.';
+COMMENT ON COLUMN public.email_pending_by_template.pending_count IS 'Waiting emails.';
+COMMENT ON COLUMN public.email_pending_by_template.avg_retries IS 'Average number of their retries.';
 COMMENT ON COLUMN public.email_pending_by_template.oldest IS 'When the oldest of them was created.';
 COMMENT ON COLUMN public.email_pending_by_template.newest IS 'When the newest of them was created.';
-COMMENT ON COLUMN public.email_pending_by_template.due_count IS 'Those that could be sent now.';
+COMMENT ON COLUMN public.email_pending_by_template.due_count IS 'Emails that could be sent now.';
 COMMENT ON COLUMN public.email_pending_by_template.oldest_due IS 'Since when the first of these could be sent.';
 COMMENT ON COLUMN public.email_pending_by_template.parked_count IS
-    'Those that wait for the sender''s set-up to be mended.';
+    'Emails that wait until the sender''s configuration is fixed.';
 COMMENT ON COLUMN public.email_pending_by_template.as_of IS 'When they were counted.';
 
 CREATE VIEW public.email_throughput WITH (security_invoker = true) AS
@@ -81,18 +80,18 @@ GROUP BY m.minute
 ORDER BY m.minute DESC;
 
 COMMENT ON VIEW public.email_throughput IS
-'How much goes out in a minute, and how much of it fails?
-The last sixty minutes, the newest first; the current one is not over.
+'How many emails are sent per minute, and how many fail?
+The last sixty minutes, newest first; the current minute is not complete.
 Example: SELECT * FROM email_throughput LIMIT 15;';
-COMMENT ON COLUMN public.email_throughput.minute IS 'The minute, by its beginning.';
+COMMENT ON COLUMN public.email_throughput.minute IS 'The start of the minute.';
 COMMENT ON COLUMN public.email_throughput.sent IS 'Emails that a provider accepted.';
-COMMENT ON COLUMN public.email_throughput.retried IS 'Tries that failed and will be repeated.';
+COMMENT ON COLUMN public.email_throughput.retried IS 'Attempts that failed and will be retried.';
 COMMENT ON COLUMN public.email_throughput.deferred IS
-    'Emails put off without spending a retry: rate limits, quotas, a sender''s set-up.';
+    'Emails deferred without spending a retry: rate limits, quotas, a sender''s configuration.';
 COMMENT ON COLUMN public.email_throughput.dead IS 'Emails that became dead letters.';
 COMMENT ON COLUMN public.email_throughput.cancelled IS 'Emails that were cancelled.';
 COMMENT ON COLUMN public.email_throughput.failure_rate IS
-    'retried and dead, of these and sent, in percent; null if there was none.';
+    'retried and dead as a percentage of these and sent; null if there were none.';
 
 CREATE VIEW public.email_workers WITH (security_invoker = true) AS
 SELECT w.worker, w.version, w.started_at, w.seen_at,
@@ -105,17 +104,17 @@ ORDER BY w.worker;
 
 COMMENT ON VIEW public.email_workers IS
 'Which workers are alive?
-A worker says so every 10 seconds and signs off when it stops; one that died is listed for a day.
+A worker reports every 10 seconds and signs off when it stops; a worker that died is listed for a day.
 Example: SELECT * FROM email_workers WHERE alive;';
 COMMENT ON COLUMN public.email_workers.worker IS 'Its name.';
 COMMENT ON COLUMN public.email_workers.version IS 'The version of mailgres that it runs.';
-COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first heard of.';
-COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last heard of.';
-COMMENT ON COLUMN public.email_workers.alive IS 'It was heard of in the last 45 seconds.';
-COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last heard of.';
-COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not say.';
+COMMENT ON COLUMN public.email_workers.started_at IS 'When it was first seen.';
+COMMENT ON COLUMN public.email_workers.seen_at IS 'When it was last seen.';
+COMMENT ON COLUMN public.email_workers.alive IS 'Whether it was seen in the last 45 seconds.';
+COMMENT ON COLUMN public.email_workers.silent_for IS 'How long ago it was last seen.';
+COMMENT ON COLUMN public.email_workers.providers IS 'The providers that it can send through; null: it did not report them.';
 COMMENT ON COLUMN public.email_workers.on_demand IS
-    'It works when it is called (mailgres process, the HTTP service), and is listed while it does.';
+    'Whether it works only when it is called (mailgres process, the HTTP service), and is listed only then.';
 
 CREATE VIEW public.email_providers WITH (security_invoker = true) AS
 SELECT p.provider, p.kind, p.enabled, p.usable, p.circuit, p.circuit_since, p.circuit_until, p.circuit_reason,
@@ -137,34 +136,34 @@ LEFT JOIN (
 ORDER BY p.provider;
 
 COMMENT ON VIEW public.email_providers IS
-'Which providers can send now, and what holds the others back?
+'Which providers can send now, and why can the others not?
 Example: SELECT provider, usable, circuit, paused_until, limited_by, quota_used FROM email_providers;';
 COMMENT ON COLUMN public.email_providers.provider IS 'Its name.';
 COMMENT ON COLUMN public.email_providers.kind IS 'The kind of provider, such as resend, ses, smtp or capture.';
-COMMENT ON COLUMN public.email_providers.enabled IS 'It is in use at all.';
-COMMENT ON COLUMN public.email_providers.usable IS 'Emails may be sent by it now.';
+COMMENT ON COLUMN public.email_providers.enabled IS 'Whether it is used at all.';
+COMMENT ON COLUMN public.email_providers.usable IS 'Whether emails may be sent through it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
-    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
-COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when.';
+    'closed: in use; open: failing, not used; half_open: one call probes whether it works again.';
+COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when the circuit has this state.';
 COMMENT ON COLUMN public.email_providers.circuit_until IS
-    'When an open circuit lets one call through; null: not by itself.';
-COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why it is as it is.';
-COMMENT ON COLUMN public.email_providers.paused_until IS 'An operator paused it until then.';
-COMMENT ON COLUMN public.email_providers.pause_reason IS 'What the operator said.';
-COMMENT ON COLUMN public.email_providers.limited_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN public.email_providers.limited_by IS 'What for: rate or quota.';
-COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit leaves now; null: no limit.';
-COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its limit of emails.';
-COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit leaves now; null: no limit.';
-COMMENT ON COLUMN public.email_providers.calls_per_second IS 'Its limit of calls.';
+    'When an open circuit allows one call; null: not without action.';
+COMMENT ON COLUMN public.email_providers.circuit_reason IS 'Why the circuit has this state.';
+COMMENT ON COLUMN public.email_providers.paused_until IS 'Until when an operator paused it.';
+COMMENT ON COLUMN public.email_providers.pause_reason IS 'The reason that the operator gave.';
+COMMENT ON COLUMN public.email_providers.limited_until IS 'Until when it is rate-limited or out of quota.';
+COMMENT ON COLUMN public.email_providers.limited_by IS 'Which of the two: rate or quota.';
+COMMENT ON COLUMN public.email_providers.email_tokens IS 'Emails that its rate limit allows now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.emails_per_second IS 'Its rate limit in emails.';
+COMMENT ON COLUMN public.email_providers.call_tokens IS 'Calls that its rate limit allows now; null: no limit.';
+COMMENT ON COLUMN public.email_providers.calls_per_second IS 'Its rate limit in calls.';
 COMMENT ON COLUMN public.email_providers.used_today IS 'Emails of today (UTC) that count against its quota.';
-COMMENT ON COLUMN public.email_providers.daily_quota IS 'Emails that it takes in a day.';
+COMMENT ON COLUMN public.email_providers.daily_quota IS 'Emails that it accepts in a day.';
 COMMENT ON COLUMN public.email_providers.used_this_month IS 'Emails of this month that count against its quota.';
-COMMENT ON COLUMN public.email_providers.monthly_quota IS 'Emails that it takes in a month.';
+COMMENT ON COLUMN public.email_providers.monthly_quota IS 'Emails that it accepts in a month.';
 COMMENT ON COLUMN public.email_providers.quota_used IS 'How much of the tighter quota is used, in percent.';
 COMMENT ON COLUMN public.email_providers.sent_24h IS 'Emails that it accepted in the last 24 hours.';
-COMMENT ON COLUMN public.email_providers.failed_24h IS 'Tries by it that failed in the last 24 hours.';
-COMMENT ON COLUMN public.email_providers.routes IS 'The routes that lead to it.';
+COMMENT ON COLUMN public.email_providers.failed_24h IS 'Attempts through it that failed in the last 24 hours.';
+COMMENT ON COLUMN public.email_providers.routes IS 'The routes that use it.';
 
 CREATE VIEW public.email_eta WITH (security_invoker = true) AS
 SELECT e.route, e.emails AS waiting, e.later AS not_due_yet, e.provider, e.starts AS starts_at, e.at AS out_at,
@@ -172,14 +171,14 @@ SELECT e.route, e.emails AS waiting, e.later AS not_due_yet, e.provider, e.start
 FROM mailgres.eta() e;
 
 COMMENT ON VIEW public.email_eta IS
-'When will the backlog be out?
-By what is known now: limits, quotas, pauses, and how fast emails left in the last 15 minutes.
+'When will the backlog be sent?
+An estimate from limits, quotas, pauses, and the throughput of the last 15 minutes.
 Example: SELECT * FROM email_eta;';
-COMMENT ON COLUMN public.email_eta.route IS 'The way out of the queue.';
+COMMENT ON COLUMN public.email_eta.route IS 'The route.';
 COMMENT ON COLUMN public.email_eta.waiting IS 'Emails that wait on it.';
-COMMENT ON COLUMN public.email_eta.not_due_yet IS 'Those of them that are for later.';
-COMMENT ON COLUMN public.email_eta.provider IS 'The provider that will take them, as it looks.';
-COMMENT ON COLUMN public.email_eta.starts_at IS 'When it can; null: not by itself.';
-COMMENT ON COLUMN public.email_eta.out_at IS 'When the last of them will have left; null: nobody can tell.';
+COMMENT ON COLUMN public.email_eta.not_due_yet IS 'Those of them that are not due yet.';
+COMMENT ON COLUMN public.email_eta.provider IS 'The provider that will probably send them.';
+COMMENT ON COLUMN public.email_eta.starts_at IS 'When it can start; null: not without action.';
+COMMENT ON COLUMN public.email_eta.out_at IS 'When the last of them will have been sent; null: unknown.';
 COMMENT ON COLUMN public.email_eta.depends_on IS
-    'What decides it: throughput, rate, quota, schedule, circuit, paused, disabled, rate of a tenant, route paused, no provider, unknown.';
+    'What limits it: throughput, rate, quota, schedule, circuit, paused, disabled, rate of a tenant, route paused, no provider, unknown.';

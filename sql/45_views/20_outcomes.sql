@@ -1,4 +1,4 @@
--- What became of emails.
+-- Outcomes of emails.
 
 CREATE VIEW public.email_failure_rate_by_template WITH (security_invoker = true) AS
 SELECT x.template_type, sum(x.emails)::bigint AS total,
@@ -18,8 +18,8 @@ GROUP BY x.template_type
 HAVING sum(x.emails) > 0;
 
 COMMENT ON VIEW public.email_failure_rate_by_template IS
-'Which templates fail how often, over the last 7 days?
-Emails created in that time, from the full hour on, whatever became of them since.
+'How often do the emails of each template fail, over the last 7 days?
+Emails created in that time, from the full hour on, with their current status.
 Example: SELECT * FROM email_failure_rate_by_template ORDER BY failure_rate DESC;';
 COMMENT ON COLUMN public.email_failure_rate_by_template.template_type IS 'The template.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.total IS 'Emails created in the last 7 days.';
@@ -27,8 +27,8 @@ COMMENT ON COLUMN public.email_failure_rate_by_template.sent IS 'Of these, sent.
 COMMENT ON COLUMN public.email_failure_rate_by_template.failed IS 'Of these, dead.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.cancelled IS 'Of these, cancelled.';
 COMMENT ON COLUMN public.email_failure_rate_by_template.waiting IS
-    'Of these, waiting or being sent; as counted in the last 15 seconds.';
-COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed, of total, in percent.';
+    'Of these, waiting or being sent; counted at most 15 seconds ago.';
+COMMENT ON COLUMN public.email_failure_rate_by_template.failure_rate IS 'failed as a percentage of total.';
 
 CREATE VIEW public.email_kpis WITH (security_invoker = true) AS
 WITH c AS (
@@ -60,14 +60,14 @@ ORDER BY k.place;
 
 COMMENT ON VIEW public.email_kpis IS
 'Do we meet our targets?
-Emails created in the last 7 days, from the full hour on, as they stand now: a dead letter that was retried and arrived counts as delivered, one that bounced later does not. Time to delivery runs from when an email was due to when the provider accepted it. Recovered are those sent, of all that were retried and settled.
+Emails created in the last 7 days, from the full hour on, with their current status: a dead letter that was retried and sent counts as delivered, an email that bounced later does not. Time to delivery is the time from when an email was due until the provider accepted it. The recovery rate is the share of sent emails among those that were retried and settled.
 Example: SELECT * FROM email_kpis;';
 COMMENT ON COLUMN public.email_kpis.name IS 'What is measured.';
-COMMENT ON COLUMN public.email_kpis.value IS 'What it is; null if there is nothing to measure.';
+COMMENT ON COLUMN public.email_kpis.value IS 'Its value; null if there is nothing to measure.';
 COMMENT ON COLUMN public.email_kpis.unit IS 'Percent or seconds.';
-COMMENT ON COLUMN public.email_kpis.target IS 'What it ought to be.';
+COMMENT ON COLUMN public.email_kpis.target IS 'The target.';
 COMMENT ON COLUMN public.email_kpis.verdict IS 'met, missed or no data.';
-COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails it is measured by.';
+COMMENT ON COLUMN public.email_kpis.emails IS 'How many emails were measured.';
 
 CREATE VIEW public.email_delivery_times WITH (security_invoker = true) AS
 SELECT nullif(x.within, 2147483647) AS within_seconds, x.emails,
@@ -83,9 +83,9 @@ ORDER BY x.within;
 
 COMMENT ON VIEW public.email_delivery_times IS
 'How long do emails take?
-Emails created in the last 7 days and sent, by the time from when they were due to when the provider accepted them.
+Emails created in the last 7 days and sent, by the time from when they were due until the provider accepted them.
 Example: SELECT * FROM email_delivery_times;';
 COMMENT ON COLUMN public.email_delivery_times.within_seconds IS
-    'They took at most so long, and longer than the row before says; null: longer than a day.';
+    'They took at most this long, and longer than in the row before; null: longer than a day.';
 COMMENT ON COLUMN public.email_delivery_times.emails IS 'How many.';
-COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took no longer, of all, in percent.';
+COMMENT ON COLUMN public.email_delivery_times.cumulative IS 'How many took at most this long, as a percentage of all.';

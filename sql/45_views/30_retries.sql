@@ -1,6 +1,6 @@
--- Tries, retries and why they fail.
+-- Attempts, retries and why they fail.
 
--- A person's address as analysts see it: a***@example.com. Of a local part of one letter, none.
+-- An address as analysts see it: a***@example.com. A local part of one letter is hidden completely.
 CREATE FUNCTION mailgres.mask_email(p_email text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1), (strpos(p_email, '@') > 2)::int) || '***@' || split_part(p_email, '@', 2)
@@ -9,7 +9,7 @@ RETURN CASE WHEN p_email ~ '^[^@]+@[^@]+$' THEN left(split_part(p_email, '@', 1)
 COMMENT ON FUNCTION mailgres.mask_email(text) IS
     'An address with all but its first letter and its domain hidden.';
 
--- For views: who reads them sees the mask, though he may not read the address.
+-- For views: the reader sees the masked address without the right to read the address.
 CREATE FUNCTION mailgres.masked_recipient(p_queue_id uuid) RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WHERE q.id = p_queue_id $$;
@@ -32,18 +32,18 @@ COMMENT ON VIEW public.email_retried IS
 One row for each, with its last failure that led to a retry.
 Example: SELECT * FROM email_retried ORDER BY failed_at DESC LIMIT 100;';
 COMMENT ON COLUMN public.email_retried.id IS 'The email.';
-COMMENT ON COLUMN public.email_retried.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_retried.tenant_id IS 'Its tenant.';
 COMMENT ON COLUMN public.email_retried.template_type IS 'Its template.';
-COMMENT ON COLUMN public.email_retried.recipient IS 'Whom it is for, masked.';
-COMMENT ON COLUMN public.email_retried.status IS 'Where it stands now.';
-COMMENT ON COLUMN public.email_retried.retries IS 'Retries made by now.';
+COMMENT ON COLUMN public.email_retried.recipient IS 'Its recipient, masked.';
+COMMENT ON COLUMN public.email_retried.status IS 'Its current status.';
+COMMENT ON COLUMN public.email_retried.retries IS 'Retries made so far.';
 COMMENT ON COLUMN public.email_retried.max_retries IS 'Retries allowed.';
-COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last try failed that led to a retry.';
-COMMENT ON COLUMN public.email_retried.error_class IS 'Of which class that fault was.';
+COMMENT ON COLUMN public.email_retried.failed_at IS 'When the last attempt failed that led to a retry.';
+COMMENT ON COLUMN public.email_retried.error_class IS 'The class of that fault.';
 COMMENT ON COLUMN public.email_retried.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_retried.error_message IS 'What it was, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that try.';
-COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When it will be tried next, if it waits.';
+COMMENT ON COLUMN public.email_retried.error_message IS 'Its text, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_retried.provider IS 'The provider of that attempt.';
+COMMENT ON COLUMN public.email_retried.next_retry_at IS 'When the next attempt will be made, if it waits.';
 COMMENT ON COLUMN public.email_retried.created_at IS 'When it was enqueued.';
 
 CREATE VIEW public.email_recovery_by_retries WITH (security_invoker = true) AS
@@ -66,16 +66,16 @@ HAVING sum(x.emails) > 0
 ORDER BY x.retries;
 
 COMMENT ON VIEW public.email_recovery_by_retries IS
-'Do retries help: how many emails arrive after one retry, after two, after three?
+'Do retries help: how many emails are sent after one retry, after two, after three?
 Emails created in the last 30 days, from the full hour on, and all that wait.
 Example: SELECT * FROM email_recovery_by_retries;';
 COMMENT ON COLUMN public.email_recovery_by_retries.retries IS 'Retries made.';
-COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with so many retries.';
+COMMENT ON COLUMN public.email_recovery_by_retries.emails IS 'Emails with this number of retries.';
 COMMENT ON COLUMN public.email_recovery_by_retries.sent IS 'Of these, sent in the end.';
 COMMENT ON COLUMN public.email_recovery_by_retries.failed IS 'Of these, dead.';
 COMMENT ON COLUMN public.email_recovery_by_retries.waiting IS
-    'Of these, waiting or being sent; as counted in the last 15 seconds.';
-COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent, of sent and failed, in percent.';
+    'Of these, waiting or being sent; counted at most 15 seconds ago.';
+COMMENT ON COLUMN public.email_recovery_by_retries.recovery_rate IS 'sent as a percentage of sent and failed.';
 
 CREATE VIEW public.email_success_by_attempt WITH (security_invoker = true) AS
 SELECT c.attempt, sum(c.attempts)::bigint AS attempts,
@@ -90,15 +90,15 @@ GROUP BY c.attempt
 ORDER BY c.attempt;
 
 COMMENT ON VIEW public.email_success_by_attempt IS
-'How often does the first try succeed, the second, the third?
-Tries made in the last 7 days, from the full hour on. One that was only put off (a rate limit, a quota) is none.
+'How often does the first attempt succeed, the second, the third?
+Attempts made in the last 7 days, from the full hour on. Emails that were only deferred (a rate limit, a quota) do not count.
 Example: SELECT * FROM email_success_by_attempt;';
-COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the try, the first being 1.';
+COMMENT ON COLUMN public.email_success_by_attempt.attempt IS 'Number of the attempt, the first being 1.';
 COMMENT ON COLUMN public.email_success_by_attempt.attempts IS 'How many there were.';
 COMMENT ON COLUMN public.email_success_by_attempt.sent IS 'Of these, accepted by the provider.';
-COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be repeated.';
-COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed for good.';
-COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent, of attempts, in percent.';
+COMMENT ON COLUMN public.email_success_by_attempt.retried IS 'Of these, failed and to be retried.';
+COMMENT ON COLUMN public.email_success_by_attempt.dead IS 'Of these, failed as the last attempt.';
+COMMENT ON COLUMN public.email_success_by_attempt.success_rate IS 'sent as a percentage of attempts.';
 
 CREATE VIEW public.email_time_between_attempts WITH (security_invoker = true) AS
 SELECT c.attempt, sum(c.attempts)::bigint AS retries,
@@ -109,12 +109,12 @@ GROUP BY c.attempt
 ORDER BY c.attempt;
 
 COMMENT ON VIEW public.email_time_between_attempts IS
-'How long does a retry really come after the try before it?
+'How much time really passes between an attempt and its retry?
 From claim to claim, for retries of the last 7 days, from the full hour on.
 Example: SELECT * FROM email_time_between_attempts;';
-COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the try that ended the wait: 2 is the first retry.';
-COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many began.';
-COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean of the times since the try before, to the second.';
+COMMENT ON COLUMN public.email_time_between_attempts.attempt IS 'Number of the later attempt: 2 is the first retry.';
+COMMENT ON COLUMN public.email_time_between_attempts.retries IS 'How many were claimed.';
+COMMENT ON COLUMN public.email_time_between_attempts.mean_wait IS 'The mean time since the attempt before, to the second.';
 
 CREATE VIEW public.email_error_codes WITH (security_invoker = true) AS
 SELECT x.provider, x.error_class, x.error_code, x.attempts, x.retried, x.dead, x.deferred,
@@ -131,18 +131,18 @@ FROM (
 ORDER BY x.attempts DESC, x.provider, x.error_class, x.error_code;
 
 COMMENT ON VIEW public.email_error_codes IS
-'Which error codes do tries end with, and how often?
-Tries of the last 7 days that failed, from the full hour on.
+'Which error codes do attempts end with, and how often?
+Failed attempts of the last 7 days, from the full hour on.
 Example: SELECT * FROM email_error_codes LIMIT 20;';
-COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was asked.';
+COMMENT ON COLUMN public.email_error_codes.provider IS 'The provider; empty if none was called.';
 COMMENT ON COLUMN public.email_error_codes.error_class IS
-    'transient, rate, quota, config, permanent or ambiguous; empty if nobody said.';
+    'transient, rate, quota, config, permanent or ambiguous; empty if unknown.';
 COMMENT ON COLUMN public.email_error_codes.error_code IS 'The provider''s code; empty if there is none.';
 COMMENT ON COLUMN public.email_error_codes.attempts IS 'How many attempts ended with it.';
-COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, those to be repeated.';
-COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, those that were the last.';
-COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, those that cost no retry.';
-COMMENT ON COLUMN public.email_error_codes.share IS 'attempts, of all that failed, in percent.';
+COMMENT ON COLUMN public.email_error_codes.retried IS 'Of these, to be retried.';
+COMMENT ON COLUMN public.email_error_codes.dead IS 'Of these, the last attempt of the email.';
+COMMENT ON COLUMN public.email_error_codes.deferred IS 'Of these, deferred without spending a retry.';
+COMMENT ON COLUMN public.email_error_codes.share IS 'attempts as a percentage of all failed attempts.';
 
 CREATE VIEW public.email_common_errors WITH (security_invoker = true) AS
 SELECT x.error_message, count(*) AS emails,
@@ -160,12 +160,12 @@ GROUP BY x.error_message
 ORDER BY count(*) DESC, max(x.due_at) DESC, x.error_message;
 
 COMMENT ON VIEW public.email_common_errors IS
-'What do emails die of most?
-The dead letters in the queue, the newest 10,000 of them, by what was said last.
+'What are the most common reasons why emails die?
+The newest 10,000 dead letters in the queue, by their last error.
 Example: SELECT * FROM email_common_errors LIMIT 10;';
-COMMENT ON COLUMN public.email_common_errors.error_message IS 'What was said, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_common_errors.emails IS 'How many died of it.';
+COMMENT ON COLUMN public.email_common_errors.error_message IS 'The error, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_common_errors.emails IS 'How many emails died of it.';
 COMMENT ON COLUMN public.email_common_errors.error_codes IS 'The provider''s codes for it.';
-COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'Why they were given up.';
-COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them did.';
-COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them did.';
+COMMENT ON COLUMN public.email_common_errors.dead_reasons IS 'The reasons for which they died.';
+COMMENT ON COLUMN public.email_common_errors.first_at IS 'When the first of them died.';
+COMMENT ON COLUMN public.email_common_errors.last_at IS 'When the last of them died.';

@@ -1,4 +1,4 @@
--- Dead letters, with nobody's data: email_dead_letters is for operators.
+-- Dead letters without personal data: email_dead_letters is for operators.
 
 CREATE VIEW public.email_dlq_entries WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
@@ -9,22 +9,22 @@ WHERE q.status = 'failed' AND q.due_at IS NOT NULL;
 
 COMMENT ON VIEW public.email_dlq_entries IS
 'Which emails are dead letters, and why?
-Those in the queue; after 7 days they move to an archive, which operators see (email_dead_letters).
+Dead letters in the queue; after 7 days they move to an archive, which operators see (email_dead_letters).
 Example: SELECT * FROM email_dlq_entries ORDER BY dead_at DESC LIMIT 100;';
 COMMENT ON COLUMN public.email_dlq_entries.id IS 'The email.';
-COMMENT ON COLUMN public.email_dlq_entries.tenant_id IS 'Whose it is.';
+COMMENT ON COLUMN public.email_dlq_entries.tenant_id IS 'Its tenant.';
 COMMENT ON COLUMN public.email_dlq_entries.template_type IS 'Its template.';
-COMMENT ON COLUMN public.email_dlq_entries.recipient IS 'Whom it was for, masked.';
+COMMENT ON COLUMN public.email_dlq_entries.recipient IS 'Its recipient, masked.';
 COMMENT ON COLUMN public.email_dlq_entries.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
-COMMENT ON COLUMN public.email_dlq_entries.error_class IS 'Of which class the last fault was.';
+COMMENT ON COLUMN public.email_dlq_entries.error_class IS 'The class of the last fault.';
 COMMENT ON COLUMN public.email_dlq_entries.error_code IS 'The provider''s code for it.';
-COMMENT ON COLUMN public.email_dlq_entries.error_message IS 'What it was, with addresses replaced by placeholders.';
-COMMENT ON COLUMN public.email_dlq_entries.provider IS 'The provider of the last try.';
+COMMENT ON COLUMN public.email_dlq_entries.error_message IS 'Its text, with addresses replaced by placeholders.';
+COMMENT ON COLUMN public.email_dlq_entries.provider IS 'The provider of the last attempt.';
 COMMENT ON COLUMN public.email_dlq_entries.retries IS 'Retries made.';
 COMMENT ON COLUMN public.email_dlq_entries.created_at IS 'When it was enqueued.';
 COMMENT ON COLUMN public.email_dlq_entries.dead_at IS 'When it became a dead letter.';
 
--- For who may not read the queue, such as a worker that is asked for figures.
+-- For roles that may not read the queue, such as a worker that serves metrics.
 CREATE FUNCTION mailgres.oldest_dead() RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -49,7 +49,7 @@ FROM mailgres.counted_dead d;
 
 COMMENT ON VIEW public.email_dlq_size IS
 'How many dead letters are there?
-Those in the queue.
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_size;';
 COMMENT ON COLUMN public.email_dlq_size.emails IS 'How many.';
 COMMENT ON COLUMN public.email_dlq_size.oldest IS 'When the oldest died.';
@@ -71,13 +71,13 @@ LEFT JOIN (
 ORDER BY h.hour DESC;
 
 COMMENT ON VIEW public.email_dlq_per_hour IS
-'How many emails become dead letters in an hour?
-The last 24 hours, the newest first; the current one is not over. Those that were retried since still count.
+'How many emails become dead letters per hour?
+The last 24 hours, newest first; the current hour is not complete. Dead letters that were retried since still count.
 Example: SELECT * FROM email_dlq_per_hour;';
-COMMENT ON COLUMN public.email_dlq_per_hour.hour IS 'The hour, by its beginning.';
+COMMENT ON COLUMN public.email_dlq_per_hour.hour IS 'The start of the hour.';
 COMMENT ON COLUMN public.email_dlq_per_hour.entered IS 'Emails that died in it.';
 COMMENT ON COLUMN public.email_dlq_per_hour.sent IS 'Emails that were sent in it.';
-COMMENT ON COLUMN public.email_dlq_per_hour.share IS 'entered, of entered and sent, in percent.';
+COMMENT ON COLUMN public.email_dlq_per_hour.share IS 'entered as a percentage of entered and sent.';
 
 CREATE VIEW public.email_dlq_by_code WITH (security_invoker = true) AS
 SELECT d.error_code, d.dead_reason, sum(d.emails)::bigint AS emails,
@@ -88,13 +88,13 @@ HAVING sum(d.emails) > 0
 ORDER BY sum(d.emails) DESC, d.error_code, d.dead_reason;
 
 COMMENT ON VIEW public.email_dlq_by_code IS
-'Which error codes have the dead letters?
-Those in the queue.
+'Which error codes do the dead letters have?
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_by_code LIMIT 20;';
 COMMENT ON COLUMN public.email_dlq_by_code.error_code IS 'The provider''s code for the last fault; empty if there is none.';
 COMMENT ON COLUMN public.email_dlq_by_code.dead_reason IS 'exhausted, permanent, expired, uncertain or crashed.';
 COMMENT ON COLUMN public.email_dlq_by_code.emails IS 'How many.';
-COMMENT ON COLUMN public.email_dlq_by_code.share IS 'Of all dead letters, in percent.';
+COMMENT ON COLUMN public.email_dlq_by_code.share IS 'Percentage of all dead letters.';
 
 CREATE VIEW public.email_dlq_by_tenant WITH (security_invoker = true) AS
 SELECT d.tenant_id, sum(d.emails)::bigint AS emails,
@@ -106,12 +106,12 @@ HAVING sum(d.emails) > 0
 ORDER BY sum(d.emails) DESC, d.tenant_id;
 
 COMMENT ON VIEW public.email_dlq_by_tenant IS
-'Whose are the dead letters?
-Those in the queue.
+'Which tenants have the dead letters?
+Dead letters in the queue.
 Example: SELECT * FROM email_dlq_by_tenant LIMIT 20;';
 COMMENT ON COLUMN public.email_dlq_by_tenant.tenant_id IS 'The tenant.';
 COMMENT ON COLUMN public.email_dlq_by_tenant.emails IS 'How many it has.';
-COMMENT ON COLUMN public.email_dlq_by_tenant.share IS 'Of all dead letters, in percent.';
+COMMENT ON COLUMN public.email_dlq_by_tenant.share IS 'Percentage of all dead letters.';
 COMMENT ON COLUMN public.email_dlq_by_tenant.newest_hour IS 'The last hour in which one of them died.';
 
 CREATE VIEW public.email_dlq_by_age WITH (security_invoker = true) AS
@@ -133,8 +133,8 @@ GROUP BY a.place, a.age
 ORDER BY a.place;
 
 COMMENT ON VIEW public.email_dlq_by_age IS
-'For how long have the dead letters been dead?
-Those in the queue, by the hour in which they died.
+'How long have the dead letters been dead?
+Dead letters in the queue, by the hour in which they died.
 Example: SELECT * FROM email_dlq_by_age;';
-COMMENT ON COLUMN public.email_dlq_by_age.age IS 'For how long: up to so much, and more than the row before says.';
+COMMENT ON COLUMN public.email_dlq_by_age.age IS 'How long: at most this, and more than in the row before.';
 COMMENT ON COLUMN public.email_dlq_by_age.emails IS 'How many.';

@@ -1,12 +1,12 @@
--- Fairness between tenants: each claim is a round, and who has waited for long is next.
--- The claim itself goes round by its index; this is what comes of it.
+-- Fairness between tenants: each claim is a round, and the tenant that has waited longest is next.
+-- The claim itself goes round by its index; this view shows the result.
 
 CREATE FUNCTION mailgres.round_robin_priority(p_rounds bigint) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN greatest(1, 5 - least(greatest(p_rounds, 0), 4))::int;
 
 COMMENT ON FUNCTION mailgres.round_robin_priority(bigint) IS
-    'How urgent a tenant is that has waited for so many rounds: 5, rising to 1.';
+    'How urgent a tenant is after waiting for this many rounds: 5, rising to 1.';
 
 CREATE VIEW public.email_tenant_fairness WITH (security_invoker = true) AS
 SELECT x.tenant_id, x.last_processed_at, x.rounds AS rounds_without_processing,
@@ -35,7 +35,7 @@ FROM (
         FROM mailgres.current_depth_by_tenant w
         GROUP BY w.tenant_id
     ) o ON o.tenant_id = a.tenant_id
-    -- as of the same moment as the backlog
+    -- counted at the same time as the backlog
     CROSS JOIN (
         SELECT coalesce(
             (SELECT d.claim_number FROM mailgres.depth d WHERE mailgres.now() BETWEEN d.as_of AND d.valid_until),
@@ -46,20 +46,20 @@ LEFT JOIN mailgres.tenants t ON t.tenant_id = x.tenant_id;
 
 COMMENT ON VIEW public.email_tenant_fairness IS
 'Does every tenant get its turn?
-Tenants that have something waiting or had something processed. Backlogs are as counted at as_of, at most 15 seconds ago.
+Tenants that have waiting emails or had emails processed. Backlogs are counted at as_of, at most 15 seconds ago.
 Example: SELECT * FROM email_tenant_fairness ORDER BY rounds_without_processing DESC, backlog DESC, tenant_id LIMIT 100;';
 COMMENT ON COLUMN public.email_tenant_fairness.tenant_id IS 'The tenant.';
-COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When emails of it were last claimed and then tried.';
+COMMENT ON COLUMN public.email_tenant_fairness.last_processed_at IS 'When the emails of its last attempts were claimed.';
 COMMENT ON COLUMN public.email_tenant_fairness.rounds_without_processing IS
-    'Claims since then, or since something of it was due; 0 if nothing is.';
+    'Claims since then, or since one of its emails was due; 0 if none is due.';
 COMMENT ON COLUMN public.email_tenant_fairness.current_priority IS
-    'How urgent that makes it: 5, rising by one with each round to 1.';
-COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Tries made for its emails.';
+    'How urgent it is because of that: 5, rising by one with each round to 1.';
+COMMENT ON COLUMN public.email_tenant_fairness.total_processed IS 'Attempts made for its emails.';
 COMMENT ON COLUMN public.email_tenant_fairness.consecutive_batch IS
-    'How many of its emails its last claim had: up to 3 x weight in a turn while others wait.';
+    'How many of its emails its last claim had: up to 3 x weight per turn while other tenants wait.';
 COMMENT ON COLUMN public.email_tenant_fairness.weight IS 'Its weight.';
-COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'An operator paused it.';
-COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its emails that wait.';
+COMMENT ON COLUMN public.email_tenant_fairness.paused IS 'Whether an operator paused it.';
+COMMENT ON COLUMN public.email_tenant_fairness.backlog IS 'Its waiting emails.';
 COMMENT ON COLUMN public.email_tenant_fairness.due IS 'Those of them that could be sent now.';
 COMMENT ON COLUMN public.email_tenant_fairness.oldest_due IS 'Since when the first of these could be sent.';
 COMMENT ON COLUMN public.email_tenant_fairness.as_of IS 'When the backlog was counted.';

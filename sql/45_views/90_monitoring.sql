@@ -1,4 +1,4 @@
--- The list of these views, out of their comments: what has an example is listed.
+-- The list of these views, from their comments: views whose comment has an example.
 
 CREATE VIEW public.email_monitoring WITH (security_invoker = true) AS
 SELECT v.name::text AS name, split_part(v.comment, E'\n', 1) AS question, split_part(v.comment, 'Example: ', 2) AS example
@@ -12,9 +12,9 @@ WHERE v.comment LIKE '%Example: %'
 ORDER BY v.name;
 
 COMMENT ON VIEW public.email_monitoring IS
-'What can I ask?
+'Which views are there?
 The views for analysts and dashboards.
 Example: SELECT name, question FROM email_monitoring;';
 COMMENT ON COLUMN public.email_monitoring.name IS 'The view.';
 COMMENT ON COLUMN public.email_monitoring.question IS 'The question that it answers.';
-COMMENT ON COLUMN public.email_monitoring.example IS 'A query to begin with.';
+COMMENT ON COLUMN public.email_monitoring.example IS 'A query to start with.';

@@ -1,20 +1,20 @@
--- What people are told by email. Push another version to change it.
+-- The template of notification emails. Push another version to change it.
 
 DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert', p_default_locale => 'en',
-p_settings => $mail${"description": "Tells operators and tenants of alerts and dead letters.", "on_uncertain": "resend",
+p_settings => $mail${"description": "Notifies operators and tenants about alerts and dead letters.", "on_uncertain": "resend",
 "sample": {"event": "DeadLetters", "audience": "operators", "new": 3,
 "reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
 p_contents => jsonb_build_object('en', jsonb_build_object(
-'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: over: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
+'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: resolved: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
 'text', $mail${% if event == "DeadLetters" %}
-{{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} were given up since the last message:
+{{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} became dead letters since the last notification:
 
 {% for each in reasons %}
 - {{ each.emails }} of the template {{ each.template }}: {{ each.reason }}{% if each.code %} ({{ each.code }}){% endif %}
 
 {% endfor %}
 {% if audience == "operators" %}
-See them:   SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
+List them:  SELECT * FROM email_dead_letters ORDER BY dead_at DESC;
 Retry one:  SELECT retry_email('…');
 {% endif %}
 {% else %}
@@ -29,7 +29,7 @@ Retry one:  SELECT retry_email('…');
 
 {% endfor %}
 {% if resolved %}
-Over:
+Resolved:
 {% for each in resolved %}
 - {{ each.rule }}{% if each.subject %} ({{ each.about }} {{ each.subject }}){% endif %}, since {{ each.since }}
 {% endfor %}
@@ -39,7 +39,7 @@ Over:
 And {{ more }} more.
 {% endif %}
 {% if audience == "operators" %}
-All that fire now:  SELECT * FROM email_alerts;
+All firing alerts:  SELECT * FROM email_alerts;
 {% endif %}
 {% endif %}
 $mail$),

@@ -23,7 +23,7 @@ def test_routes_list(mailgres: Program, queue: Queue) -> None:
     assert mailgres("routes", "list").splitlines() == [
         "route    state  providers     tenants  description",
         "bulk     open   smtp, resend  1        newsletters",
-        "default  open   resend        0        What names no other route.",
+        "default  open   resend        0        Emails that name no other route.",
     ]
     bulk, _ = mailgres.json("routes", "list")
     assert bulk["providers"] == ["smtp", "resend"]

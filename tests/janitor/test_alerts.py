@@ -99,8 +99,8 @@ def test_the_mail_of_one_that_is_over(notifier: Notifier) -> None:
     notifier.harness.run(CLOSE)
     notifier.check(after=5 * MINUTE)
     subject, text = rendered(notifier.harness, notifier.mails()[-1].id)
-    assert subject == "mailgres: over: circuit_open (capture)"
-    assert "Over:\n\n- circuit_open (provider capture), since" in text
+    assert subject == "mailgres: resolved: circuit_open (capture)"
+    assert "Resolved:\n\n- circuit_open (provider capture), since" in text
 
 
 def test_alert_in_portuguese(notifier: Notifier) -> None:
