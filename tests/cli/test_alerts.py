@@ -37,7 +37,7 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
 
 
 def test_alerts_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
-    assert mailgres("alerts", "list") == "Nothing fires.\n"
+    assert mailgres.run("alerts", "list").stderr == "Nothing fires.\n"
     assert mailgres.json("alerts", "list") == []
     queue.run(OPEN)
     queue.enqueue(tenant_id="acme")
@@ -154,7 +154,7 @@ def test_alerts_reset_webhook(mailgres: Program, queue: Queue) -> None:
 
 def test_alerts_who_may(mailgres: Program) -> None:
     as_analyst = {"PGOPTIONS": "-c role=mailgres_analyst"}
-    assert mailgres("alerts", "list", **as_analyst) == "Nothing fires.\n"
+    assert mailgres.run("alerts", "list", **as_analyst).stderr == "Nothing fires.\n"
     assert mailgres("alerts", "check", **as_analyst) == ""
     what, hint = mailgres.fails("alerts", "set", "parked", "--off", **as_analyst)
     assert "permission denied" in what

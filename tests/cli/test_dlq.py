@@ -49,7 +49,7 @@ def ids_in(queue: Queue) -> set[UUID]:
 def test_dlq_list(mailgres: Program, letters: dict[str, UUID]) -> None:
     lines = mailgres("dlq", "list").splitlines()
     assert lines[0].split() == [
-        *("id", "died", "reason", "code", "template", "tenant", "recipient", "tries", "where")
+        *("id", "died", "reason", "code", "template", "tenant", "recipient", "attempts", "where")
     ]
     assert lines[4].split()[0] == str(letters["archived"])
     assert [line.split()[-1] for line in lines[1:]] == ["queue", "queue", "queue", "archive"]
@@ -60,12 +60,18 @@ def test_dlq_list(mailgres: Program, letters: dict[str, UUID]) -> None:
 
     assert chosen("--tenant", "shop") == {"archived", "shop"}
     assert chosen("--tenant", "shop", "--in", "queue", "--reason", "permanent") == {"shop"}
-    assert chosen("--code", "none") == {"no code"}
-    assert chosen("--since", "24h") == {"plain", "shop", "no code"}
-    assert chosen("--until", "24h", "--template", RESEND) == {"archived"}
+    assert chosen("--error-code", "none") == {"no code"}
+    assert chosen("--error-code", "none", "--error-code", "550", "--in", "queue") == {
+        *("plain", "shop", "no code")
+    }
+    assert chosen("--died-since", "24h") == {"plain", "shop", "no code"}
+    assert chosen("--died-until", "24h", "--template", RESEND) == {"archived"}
     some = mailgres.run("dlq", "list", "--limit", "2")
     assert some.stderr == "There are more than these 2: --limit shows more.\n"
-    assert mailgres.run("dlq", "list", "--code", "421").stderr == "There is no such dead letter.\n"
+    assert (
+        mailgres.run("dlq", "list", "--error-code", "421").stderr
+        == "There is no such dead letter.\n"
+    )
     assert mailgres.fails("dlq", "list", "--template", "welcome_usr")[1].startswith(
         "Did you mean welcome_user?"
     )
@@ -101,7 +107,10 @@ def test_dlq_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
 
 
 def test_dlq_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> None:
-    assert "give --all" in mailgres.misused("dlq", "retry")
+    assert "give --all-failed" in mailgres.misused("dlq", "retry")
+    assert "only those that are failed" in mailgres.misused(
+        "dlq", "retry", "--status", "cancelled", "--tenant", "shop"
+    )
     order = ("dlq", "retry", "--tenant", "shop", "--yes")
     assert mailgres(*order) == "Retried 1 of 1 email.\n"
     assert queue.email(letters["shop"]).status == "pending"
@@ -109,7 +118,9 @@ def test_dlq_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) ->
     assert gone.returncode == 1
     assert "there is no such email in the queue (MG020)" in gone.stdout
     assert "the email is pending now (MG026)" in gone.stdout
-    assert mailgres("dlq", "retry", "--all", "--yes") == "Retried 2 of 2 emails.\n"
+    without_code = ("dlq", "retry", "--error-code", "none", "--yes")
+    assert mailgres(*without_code) == "Retried 1 of 1 email.\n"
+    assert mailgres("dlq", "retry", "--all-failed", "--yes") == "Retried 1 of 1 email.\n"
 
 
 @pytest.mark.parametrize("name", ["dead.jsonl", "dead.csv.gz"])

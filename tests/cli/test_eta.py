@@ -164,7 +164,7 @@ def test_eta_never(queue: Queue, eta: Callable[..., Any]) -> None:
 
 
 def test_eta_the_command(mailgres: Program, queue: Queue, eta: Callable[..., Any]) -> None:
-    assert mailgres("eta") == "Nothing waits.\n"
+    assert mailgres.run("eta").stderr == "Nothing waits.\n"
     assert mailgres.json("eta") == []
     limit(queue, None, 100, None)
     queue.enqueue(scheduled_for=NOON + HOUR)

@@ -315,6 +315,6 @@ TO_RUN = {
     "cancel": "ID --yes --json",
     "dlq export": "FILE --yes",
     "dlq purge": "--exported FILE --yes --json",
-    "dlq retry": "--all --yes --json",
+    "dlq retry": "--all-failed --yes --json",
 }
 """Commands in an order in which each has something to print, and their arguments."""

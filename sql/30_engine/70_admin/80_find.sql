@@ -2,6 +2,7 @@
 -- object; a key that is missing does not restrict the result:
 --
 --   status, template, tenant, error_code, provider, dead_reason   lists: one of these
+--   error_code     "none" finds emails without a code
 --   recipient      a list of addresses, in any case; "@example.com" is a whole domain
 --   since, until   when the email was enqueued: from since on, before until
 --
@@ -113,7 +114,7 @@ AS $$
            OR q.ready OR q.due_at IS NOT NULL)
       AND (p_filter.template IS NULL OR q.template_type = ANY (p_filter.template))
       AND (p_filter.tenant IS NULL OR q.tenant_id = ANY (p_filter.tenant))
-      AND (p_filter.error_code IS NULL OR q.error_code = ANY (p_filter.error_code))
+      AND (p_filter.error_code IS NULL OR coalesce(q.error_code, 'none') = ANY (p_filter.error_code))
       AND (p_filter.provider IS NULL OR q.provider = ANY (p_filter.provider))
       AND (p_filter.dead_reason IS NULL OR q.dead_reason = ANY (p_filter.dead_reason))
       AND (p_filter.recipient IS NULL AND p_filter.domain IS NULL

@@ -14,8 +14,8 @@ from mailgres.cli.commands.janitor import explained
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.options import settings_options
-from mailgres.cli.support.output import as_json, moment, reader, table
+from mailgres.cli.support.options import json_option, settings_options
+from mailgres.cli.support.output import moment, print_rows, reader
 from mailgres.cli.support.timeline import length
 from mailgres.values.kinds import Duration
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _WINDOW = Duration("1s", "7d")
 _SEVERITIES = ("info", "warning", "critical")
+_HEAD = ("severity", "rule", "subject", "figure", "threshold", "since", "what to do")
+_RULES_HEAD = ("rule", "threshold", "window", "least", "severity", "means")
 
 
 @click.group()
@@ -35,7 +37,7 @@ def alerts() -> None:
 
 
 @alerts.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the alerts that fire now, the most severe first.
@@ -47,16 +49,11 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as asked:
         found = asked.ask("alerts")
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo("Nothing fires.")
-    else:
-        _print(found)
+    print_rows(found, _HEAD, _row, json_=as_json_, empty="Nothing fires.")
 
 
 @alerts.command()
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def rules(*, as_json_: bool, database_url: str | None) -> None:
     """List the rules: when each fires, and what that means.
@@ -67,12 +64,7 @@ def rules(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as asked:
         found = asked.ask("alert_rules")
-    if as_json_:
-        as_json(found)
-        return
-    head = ("rule", "threshold", "window", "least", "severity", "means")
-    for line in table(head, [_rule(one) for one in found]):
-        click.echo(line)
+    print_rows(found, _RULES_HEAD, _rule, json_=as_json_)
 
 
 @alerts.command("set")
@@ -131,7 +123,7 @@ def check(*, settings: Settings, notify: bool) -> None:
         found = asked.ask("alerts")
     critical = [one for one in found if one["severity"] == "critical"]
     if critical:
-        _print(critical)
+        print_rows(critical, _HEAD, _row, json_=False)
         sys.exit(1)
 
 
@@ -161,12 +153,6 @@ def _notify(settings: Settings) -> None:
             janitors.run(
                 picked, lambda: database.connect(settings.database_url, autocommit=True), worker
             )
-
-
-def _print(found: list[dict[str, Any]]) -> None:
-    head = ("severity", "rule", "subject", "figure", "threshold", "since", "what to do")
-    for line in table(head, [_row(one) for one in found]):
-        click.echo(line)
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mailgres.cli.support.options import settings_options
+from mailgres.cli.support.options import json_option, settings_options
+from mailgres.cli.support.output import as_json, table
 
 if TYPE_CHECKING:
     from mailgres.settings import Settings
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @settings_options("profile")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def config(*, settings: Settings, as_json: bool) -> None:
+@json_option
+def config(*, settings: Settings, as_json_: bool) -> None:
     """Show every setting, its value and where it came from.
 
     A flag goes before the environment, that before mailgres.toml, that before the profile, that
@@ -28,14 +28,18 @@ def config(*, settings: Settings, as_json: bool) -> None:
       mailgres config --profile gateway
       mailgres config --json | jq .settings.concurrency
     """
-    click.echo(_json(settings) if as_json else _table(settings))
-    if not as_json:
-        for remark in settings.remarks():
-            click.echo(f"Note: {remark}.", err=True)
+    if as_json_:
+        as_json({"settings": _listed(settings), "remarks": settings.remarks()})
+        return
+    rows = [(each.name, each.value or "-", each.origin.text) for each in settings.explain()]
+    for line in table(("setting", "value", "from"), rows):
+        click.echo(line)
+    for remark in settings.remarks():
+        click.echo(f"Note: {remark}.", err=True)
 
 
-def _json(settings: Settings) -> str:
-    listed = {
+def _listed(settings: Settings) -> dict[str, Any]:
+    return {
         each.name: {
             "value": _plain(getattr(settings, each.name, None), each.value),
             "from": each.origin.text,
@@ -43,17 +47,8 @@ def _json(settings: Settings) -> str:
         }
         for each in settings.explain()
     }
-    return json.dumps({"settings": listed, "remarks": settings.remarks()}, indent=2)
 
 
 def _plain(value: object, shown: str) -> object:
     """Return a number or a list as JSON has it, everything else as it is shown."""
     return value if isinstance(value, int | tuple) else shown or None
-
-
-def _table(settings: Settings) -> str:
-    head = ("setting", "value", "from")
-    rows = [(each.name, each.value or "-", each.origin.text) for each in settings.explain()]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows))
-    return "\n".join(lines)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mailgres.cli.commands.retry import retry
 from mailgres.cli.support import bulk, dead_letter_files, files
-from mailgres.cli.support.bulk_actions import RETRY
-from mailgres.cli.support.filters import REASONS, Filter, check_names, parse_past_time
+from mailgres.cli.support.bulk_actions import RETRY_DEAD
+from mailgres.cli.support.filters import check_names, filter_options
 from mailgres.cli.support.job import Labels, RunOptions, agree, perform, with_run_options
 from mailgres.cli.support.keys import Keys
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
-from mailgres.cli.support.output import as_json, moment, table
+from mailgres.cli.support.options import json_option, limit_option
+from mailgres.cli.support.output import as_json, moment, print_rows
 from mailgres.errors import MailgresError, UnknownEmail
 from mailgres.safe_errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
+    from mailgres.cli.support.filters import Filter
+
 _PURGE = Labels("purge", "Purged", "dead letters")
-_HEAD = ("id", "died", "reason", "code", "template", "tenant", "recipient", "tries", "where")
+_HEAD = ("id", "died", "reason", "code", "template", "tenant", "recipient", "attempts", "where")
+_STATS_HEAD = ("by", "", "in queue", "archived", "oldest", "newest")
 _BY = ("code", "tenant", "template", "reason")
 
 
@@ -38,40 +40,7 @@ def dlq() -> None:
     """
 
 
-def _since(
-    context: click.Context, parameter: click.Parameter, given: str | None
-) -> datetime | None:
-    found = parse_past_time(context, parameter, given)
-    if found and found > datetime.now().astimezone():
-        raise click.BadParameter("that is in the future: nothing can match.", context, parameter)
-    return found
-
-
-def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the filter of dead letters, and call it with `chosen`, a dict."""
-    names = ("tenant", "template", "code", "reason", "since", "until")
-
-    @functools.wraps(command)
-    def with_filter(**given: Any) -> Any:  # noqa: ANN401 - what click gives
-        chosen = {name: given.pop(name) for name in names}
-        if chosen["since"] and chosen["until"] and chosen["since"] >= chosen["until"]:
-            raise click.UsageError("--since is not before --until: nothing can match.")
-        return command(chosen=chosen, **given)
-
-    for option in (
-        click.option("--until", metavar="TIME", callback=parse_past_time, help="Died before then."),
-        click.option(
-            "--since", metavar="TIME", callback=_since, help="Died since: 24h, 2026-01-31T09:00."
-        ),
-        click.option("--reason", type=click.Choice(REASONS), help="Why it was given up."),
-        click.option("--code", help="Of the last fault; `none`: those without a code."),
-        click.option("--template", metavar="NAME", help="Of this template."),
-        click.option("--tenant", metavar="NAME", help="Of this tenant."),
-    ):
-        with_filter = option(with_filter)
-    return with_filter
-
-
+_filter_options = filter_options(dead_letters=True)
 _place = click.option(
     "--in", "place", type=click.Choice(("queue", "archive")), help="There only.  [default: both]"
 )
@@ -87,12 +56,12 @@ _with_attachments = click.option(
 @dlq.command("list")
 @_filter_options
 @_place
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@limit_option
+@json_option
 @database_url_option
 def list_(
     *,
-    chosen: dict[str, Any],
+    chosen: Filter,
     place: str | None,
     limit: int,
     as_json_: bool,
@@ -102,27 +71,16 @@ def list_(
 
     \b
     Examples:
-      mailgres dlq list --since 24h
-      mailgres dlq list --tenant acme --code 550 --json | jq -r '.[].id'
+      mailgres dlq list --died-since 24h
+      mailgres dlq list --tenant acme --error-code 550 --json | jq -r '.[].id'
     """
-    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
-        found = database.ask("dead_letters", **chosen, place=place, limit=limit + 1)
-        if not found:
-            check_names(database, _names(chosen))
-    if as_json_:
-        as_json(found[:limit])
-    elif not found:
-        click.echo(_none(chosen), err=True)
-    else:
-        for line in table(_HEAD, map(_row, found[:limit])):
-            click.echo(line)
-    if len(found) > limit:
-        click.echo(f"There are more than these {limit}: --limit shows more.", err=True)
+    found = _ask(database_url, "dead_letters", chosen, place=place, limit=limit + 1)
+    print_rows(found, _HEAD, _row, json_=as_json_, empty=_none(chosen), limit=limit)
 
 
 @dlq.command()
 @click.argument("id_", metavar="ID", type=click.UUID)
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def show(*, id_: UUID, as_json_: bool, database_url: str | None) -> None:
     """Show one dead letter: why it died, and every try.
@@ -147,65 +105,31 @@ def show(*, id_: UUID, as_json_: bool, database_url: str | None) -> None:
         click.echo(f"  {moment(entry['at'])}  {printable('  '.join(filter(None, texts)))}")
 
 
-@dlq.command()
-@click.argument("ids", metavar="[ID]…", nargs=-1, type=click.UUID)
-@click.option("--all", "everything", is_flag=True, help="All that are in the queue.")
-@_filter_options
-@click.option(
-    "--accept-duplicates",
-    is_flag=True,
-    help="Also those that may have arrived and that no key protects from arriving twice.",
-)
-@with_run_options
-@database_url_option
-def retry(
-    *,
-    ids: tuple[UUID, ...],
-    everything: bool,
-    chosen: dict[str, Any],
-    accept_duplicates: bool,
-    run_options: RunOptions,
-    database_url: str | None,
-) -> None:
-    """Put dead letters back to be sent now: those named, or by a filter, which asks first.
+@dlq.command("retry", params=list(retry.params))
+@click.pass_context
+def retry_(context: click.Context, /, **given: object) -> None:
+    """Put dead letters back to be sent now: `mailgres retry`, for dead emails only.
 
-    Those in the archive are not taken back: export them and enqueue them again.
+    Archived emails cannot be put back: export them and enqueue them again.
 
     \b
     Examples:
       mailgres dlq retry 0193a1b2-…
-      mailgres dlq retry --code 550 --tenant acme
-      mailgres dlq retry --all --yes
+      mailgres dlq retry --error-code 550 --tenant acme
+      mailgres dlq retry --all-failed --yes
     """
-    given = any(chosen.values())
-    if ids and (given or everything):
-        raise click.UsageError("Name dead letters or give a filter, not both.")
-    if not (ids or given or everything):
-        raise click.UsageError("That would be all of them: name some, filter, or give --all.")
-    order = {"accept_duplicates": accept_duplicates, "statuses": ["failed"]}
-    with bulk.connected(database_url) as connection:
-        job = bulk.Job(connection, RETRY.name, order, dry_run=run_options.dry_run)
-        if ids:
-            perform(job, Keys(sorted(set(ids))), RETRY.labels, run_options, named=True)
-            return
-        keys = bulk.choose(connection, "chosen_dead_letters", **chosen)
-        if keys:
-            agree(connection, keys, RETRY.labels, _described(chosen), run_options)
-        else:
-            with operator(database_url) as database:
-                check_names(database, _names(chosen))
-        perform(job, keys, RETRY.labels, run_options)
+    context.invoke(retry, **given, action=RETRY_DEAD)
 
 
 @dlq.command()
 @_filter_options
 @_place
 @click.option("--by", type=click.Choice(_BY), help="This count only.  [default: all]")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def stats(
     *,
-    chosen: dict[str, Any],
+    chosen: Filter,
     place: str | None,
     by: str | None,
     as_json_: bool,
@@ -216,29 +140,11 @@ def stats(
     \b
     Examples:
       mailgres dlq stats
-      mailgres dlq stats --by tenant --since 24h --json
+      mailgres dlq stats --by tenant --died-since 24h --json
     """
-    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
-        found = database.ask("dead_letter_stats", **chosen, place=place)
+    found = _ask(database_url, "dead_letter_stats", chosen, place=place)
     found = [one for one in found if by in (None, one["by"])]
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo(_none(chosen), err=True)
-    else:
-        rows = [
-            (
-                one["by"],
-                one["name"],
-                str(one["in_queue"]),
-                str(one["archived"]),
-                moment(one["oldest"]),
-                moment(one["newest"]),
-            )
-            for one in found
-        ]
-        for line in table(("by", "", "in queue", "archived", "oldest", "newest"), rows):
-            click.echo(line)
+    print_rows(found, _STATS_HEAD, _stats_row, json_=as_json_, empty=_none(chosen))
 
 
 @dlq.command()
@@ -258,7 +164,7 @@ def stats(
 def export(
     *,
     file: str,
-    chosen: dict[str, Any],
+    chosen: Filter,
     place: str | None,
     force: bool,
     then_purge: bool,
@@ -277,7 +183,7 @@ def export(
     Examples:
       mailgres dlq export dead-2026-11.jsonl.gz
       mailgres dlq export acme.csv --tenant acme --in archive --purge
-      mailgres dlq export - --since 24h | jq -r .error_message
+      mailgres dlq export - --died-since 24h | jq -r .error_message
     """
     kind = files.kind_of(file, files.JSON_LINES, files.CSV)
     run_options = RunOptions(yes, dry_run, as_json=False)
@@ -295,7 +201,7 @@ def export(
         operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database,
         files.written(file, force=force) as out,
     ):
-        letters = database.stream("export_dead_letters", **chosen, place=place)
+        letters = database.stream("export_dead_letters", **_parameters(chosen), place=place)
         count = dead_letter_files.write(letters, out, kind, keys)
     if file != files.STANDARD:
         click.echo(f"{_PURGE.count(count)} {'is' if count == 1 else 'are'} in {file}.")
@@ -346,24 +252,25 @@ def _purge(
         )
 
 
-def _names(chosen: dict[str, Any]) -> Filter:
-    """The names in a filter that may be misspelt."""
-    tenant, template = chosen["tenant"], chosen["template"]
-    return Filter(tenant=(tenant,) if tenant else (), template=(template,) if template else ())
+def _ask(database_url: str | None, query: str, chosen: Filter, **more: object) -> list[Any]:
+    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
+        found = database.ask(query, **_parameters(chosen), **more)
+        if not found:
+            check_names(database, chosen)
+    return found
 
 
-def _described(chosen: dict[str, Any]) -> str:
-    parts = [
-        f"{name} {moment(value.isoformat()) if isinstance(value, datetime) else value}"
-        for name, value in chosen.items()
-        if value
-    ]
-    return ", ".join(parts) or "all dead letters in the queue"
+def _parameters(chosen: Filter) -> dict[str, object]:
+    """Return a filter as parameters: the queries look for each combination of the values."""
+    return {
+        name: (list(dict.fromkeys(value)) or [None]) if isinstance(value, tuple) else value
+        for name, value in vars(chosen).items()
+    }
 
 
-def _none(chosen: dict[str, Any]) -> str:
+def _none(chosen: Filter) -> str:
     """What is said where nothing was found: that a filter left none, or that there are none."""
-    return "There is no such dead letter." if any(chosen.values()) else "There are no dead letters."
+    return "There is no such dead letter." if chosen else "There are no dead letters."
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
@@ -378,6 +285,11 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
         str(one["attempts"]),
         "archive" if one["archived_at"] else "queue",
     )
+
+
+def _stats_row(one: dict[str, Any]) -> tuple[str, ...]:
+    counts = str(one["in_queue"]), str(one["archived"])
+    return one["by"], one["name"], *counts, moment(one["oldest"]), moment(one["newest"])
 
 
 def _shown(one: dict[str, Any]) -> list[tuple[str, str]]:

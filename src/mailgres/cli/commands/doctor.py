@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mailgres.cli.support.options import settings_options
+from mailgres.cli.support.options import json_option, settings_options
 from mailgres.cli.support.output import as_json, harmless
 from mailgres.doctor import NAMES, SEVERITIES, examine, restoring_sql
 
@@ -23,7 +23,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
 
 
 @click.command()
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @click.option("--offline", is_flag=True, help="Ask neither providers nor name servers.")
 @click.option(
     "--only", multiple=True, metavar="CHECK", type=click.Choice(NAMES), help="Only this check."

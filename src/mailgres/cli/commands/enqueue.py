@@ -13,6 +13,7 @@ from mailgres.cli.support import enqueue_file
 from mailgres.cli.support.files import CSV, JSON_LINES, STANDARD
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import as_json, moment
 from mailgres.cli.support.payload import read_payload
 from mailgres.errors import RequestRefused, UnknownTemplate
@@ -104,7 +105,7 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="FILE",
     help="A new file for a report of bad lines.  [default: FILE.errors.jsonl]",
 )
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
 @database_url_option
 def enqueue(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import as_json
 from mailgres.errors import MailgresError
 from mailgres.providers.explain import explain as explanations_of
 from mailgres.providers.explain import similar, when
@@ -24,8 +25,8 @@ def errors() -> None:
 
 @errors.command()
 @click.argument("code")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(*, code: str, as_json: bool) -> None:
+@json_option
+def explain(*, code: str, as_json_: bool) -> None:
     """Say what CODE means, and what happens to the email.
 
     CODE is a provider's name for a fault, as in error_code of email_queue, a status of HTTP or
@@ -41,8 +42,8 @@ def explain(*, code: str, as_json: bool) -> None:
     found = _of_database(code) or [_of_provider(code, each) for each in explanations_of(code)]
     if not found:
         raise MailgresError(f"no rule knows the code {code!r}", _hint(code))
-    if as_json:
-        click.echo(json.dumps({"code": code, "explanations": found}, indent=2))
+    if as_json_:
+        as_json({"code": code, "explanations": found})
     else:
         click.echo("\n\n".join(_text(each) for each in found))
 

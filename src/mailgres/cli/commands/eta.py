@@ -8,7 +8,8 @@ import click
 
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
-from mailgres.cli.support.output import as_json, moment, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import moment, print_rows
 
 COUNT_TIMEOUT = "60s"
 """How long counting may take."""
@@ -29,7 +30,7 @@ REASONS = {
 
 
 @click.command()
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def eta(*, as_json_: bool, database_url: str | None) -> None:
     """Estimate when what waits will have been sent.
@@ -44,18 +45,13 @@ def eta(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url, timeout=COUNT_TIMEOUT) as database:
         found = database.ask("eta")
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo("Nothing waits.")
-    else:
-        rows = [(one["route"], str(one["emails"]), _at(one), _why(one)) for one in found]
-        for line in table(("route", "emails", "out at", "why"), rows):
-            click.echo(line)
+    head = ("route", "emails", "out at", "why")
+    print_rows(found, head, _row, json_=as_json_, empty="Nothing waits.")
 
 
-def _at(one: dict[str, Any]) -> str:
-    return moment(one["at"]) if one["at"] else "unknown"
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    at = moment(one["at"]) if one["at"] else "unknown"
+    return one["route"], str(one["emails"]), at, _why(one)
 
 
 def _why(one: dict[str, Any]) -> str:

@@ -9,7 +9,8 @@ import click
 from mailgres.cli.support.filters import DAY, check_names, filter_options
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
-from mailgres.cli.support.output import INFINITY, as_json, moment, status, table
+from mailgres.cli.support.options import json_option, limit_option
+from mailgres.cli.support.output import INFINITY, moment, print_rows, status
 
 if TYPE_CHECKING:
     from mailgres.cli.support.filters import Filter
@@ -30,14 +31,8 @@ HEAD = ("id", "enqueued", "status", "template", "recipient", "tenant", "tries", 
     show_default=True,
     help="What comes first: `due` is the next try, `retries` most, `priority` most urgent.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="How many at the most.",
-)
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@limit_option
+@json_option
 @database_url_option
 def list_(
     *, chosen: Filter, sort: str, limit: int, as_json_: bool, database_url: str | None
@@ -58,16 +53,8 @@ def list_(
         found = database.ask("list", filter=chosen.json, sort=sort, limit=limit + 1)
         if not found:
             check_names(database, chosen)
-    shown = found[:limit]
-    if as_json_:
-        as_json(shown)
-    elif not found:
-        click.echo(f"No email matches: {chosen.describe()}.", err=True)
-    else:
-        for line in table(HEAD, map(_row, shown)):
-            click.echo(line)
-    if len(found) > limit:
-        click.echo(f"There are more than these {limit}: --limit shows more.", err=True)
+    empty = f"No email matches: {chosen.describe()}."
+    print_rows(found, HEAD, _row, json_=as_json_, empty=empty, limit=limit)
 
 
 def _row(email: dict[str, Any]) -> tuple[str, ...]:

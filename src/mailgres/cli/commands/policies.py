@@ -11,9 +11,11 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import NONE, as_json, reader, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import NONE, print_rows, reader
 from mailgres.values.kinds import BadValue, Duration, Or
 
+_HEAD = ("policy", "retries", "waits", "jitter", "description")
 _WAIT = Duration("1ms", "30d")
 _EXPIRY = Or("never", Duration("1s", "3650d"))
 
@@ -24,7 +26,7 @@ def policies() -> None:
 
 
 @policies.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the retry policies; in JSON, waits are in seconds.
@@ -36,21 +38,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as database:
         found = database.ask("policies")
-    if as_json_:
-        as_json(found)
-        return
-    rows = [
-        (
-            f"{one['name']}{' (default)' if one['default'] else ''}",
-            str(one["max_retries"]),
-            _waits(one),
-            _jitter(one),
-            one["description"],
-        )
-        for one in found
-    ]
-    for line in table(("policy", "retries", "waits", "jitter", "description"), rows):
-        click.echo(line)
+    print_rows(found, _HEAD, _row, json_=as_json_)
 
 
 def _steps(given: str) -> list[timedelta]:
@@ -151,6 +139,16 @@ def _as_json(value: object) -> object:
     if isinstance(value, list):
         return [_as_json(one) for one in value]
     return f"{value.total_seconds()} seconds" if isinstance(value, timedelta) else value
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{one['name']}{' (default)' if one['default'] else ''}",
+        str(one["max_retries"]),
+        _waits(one),
+        _jitter(one),
+        one["description"],
+    )
 
 
 def _waits(one: dict[str, Any]) -> str:

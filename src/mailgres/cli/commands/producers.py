@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import as_json, harmless, moment, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import harmless, moment, print_rows
 from mailgres.errors import OrderRefused
+
+_HEAD = ("role", "tenant", "since", "exists")
 
 
 @click.group()
@@ -21,7 +26,7 @@ def producers() -> None:
 
 
 @producers.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the roles that are bound to a tenant.
@@ -32,23 +37,8 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as database:
         found = database.ask("producers")
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo("No role is bound: each may enqueue for every tenant.")
-    else:
-        head = ("role", "tenant", "since", "exists")
-        rows = [
-            (
-                one["role_name"],
-                one["tenant_id"],
-                moment(one["bound_at"]),
-                "yes" if one["exists"] else "no",
-            )
-            for one in found
-        ]
-        for line in table(head, rows):
-            click.echo(line)
+    empty = "No role is bound: each may enqueue for every tenant."
+    print_rows(found, _HEAD, _row, json_=as_json_, empty=empty)
 
 
 @producers.command()
@@ -93,3 +83,8 @@ def unbind(*, role: str, dry_run: bool, database_url: str | None) -> None:
                 f"The role {role!r} is not bound", "`mailgres producers list` shows all."
             )
     click.echo(harmless(f"{role}: enqueues for every tenant"))
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    exists = "yes" if one["exists"] else "no"
+    return one["role_name"], one["tenant_id"], moment(one["bound_at"]), exists

@@ -10,16 +10,16 @@ from mailgres.cli.commands.providers_test import test
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
+from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import (
     INFINITY,
     NONE,
     Nothing,
-    as_json,
     harmless,
     moment,
+    print_rows,
     rate,
     reader,
-    table,
     when,
 )
 from mailgres.values.kinds import Duration, Number, Or, PerTime
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mailgres.values.kinds import Rate
 
+_HEAD = ("provider", "kind", "circuit", "tokens", "today", "this month", "routes")
 _LENGTH = Duration("1s", "3650d")
 _RATE = Or("none", PerTime())
 _QUOTA = Or("none", Number(1, 2_000_000_000))
@@ -47,7 +48,7 @@ providers.add_command(test)
 
 
 @providers.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the providers: circuit, pause, tokens, quotas, routes.
@@ -61,16 +62,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as database:
         found = database.ask("providers")
-    if as_json_:
-        as_json(found)
-        return
-    head = ("provider", "kind", "circuit", "tokens", "today", "this month", "routes")
-    first, *lines = table(head, [_row(one) for one in found])
-    click.echo(first)
-    for line, one in zip(lines, found, strict=True):
-        click.echo(line)
-        for remark in _remarks(one):
-            click.echo(f"  {harmless(remark)}")
+    print_rows(found, _HEAD, _row, json_=as_json_, remarks=_remarks)
 
 
 @providers.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mailgres.cli.support.options import settings_options
+from mailgres.cli.support.options import json_option, settings_options
 from mailgres.cli.support.output import as_json, harmless
 from mailgres.doctor.sending import advice, check_account
 from mailgres.errors import UnknownProvider
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @settings_options("providers")
 def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
     """Try the credentials of this process's settings, without sending anything.

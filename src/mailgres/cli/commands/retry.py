@@ -14,6 +14,7 @@ from mailgres.cli.support.options import database_url as database_url_option
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from mailgres.cli.support.bulk_actions import BulkAction
     from mailgres.cli.support.filters import Filter
 
 
@@ -36,6 +37,7 @@ def retry(
     accept_duplicates: bool,
     run_options: RunOptions,
     database_url: str | None,
+    action: BulkAction = RETRY,
 ) -> None:
     """Put dead emails back to be sent now, with all their retries: those named, or by a filter.
 
@@ -57,5 +59,5 @@ def retry(
     if all_failed and set(chosen.status) - {"failed"}:
         raise click.UsageError("--all-failed is about dead emails: leave out --status.")
     run_action(
-        RETRY, ids, chosen, run_options, database_url, everything=all_failed, parameters=parameters
+        action, ids, chosen, run_options, database_url, everything=all_failed, parameters=parameters
     )

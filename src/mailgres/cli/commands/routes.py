@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import as_json, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import print_rows
+
+_HEAD = ("route", "state", "providers", "tenants", "description")
 
 
 @click.group()
@@ -16,7 +21,7 @@ def routes() -> None:
 
 
 @routes.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the routes.
@@ -27,21 +32,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as database:
         found = database.ask("routes")
-    if as_json_:
-        as_json(found)
-        return
-    rows = [
-        (
-            one["route"],
-            "paused" if one["paused"] else "open" if one["usable"] else "waits",
-            ", ".join(one["providers"]) or "-",
-            str(one["tenants"]),
-            one["description"],
-        )
-        for one in found
-    ]
-    for line in table(("route", "state", "providers", "tenants", "description"), rows):
-        click.echo(line)
+    print_rows(found, _HEAD, _row, json_=as_json_)
 
 
 @routes.command("set")
@@ -100,3 +91,13 @@ def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
     with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("resume_route", route=route)
     click.echo(f"{route}: open")
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        one["route"],
+        "paused" if one["paused"] else "open" if one["usable"] else "waits",
+        ", ".join(one["providers"]) or "-",
+        str(one["tenants"]),
+        one["description"],
+    )

@@ -9,7 +9,8 @@ import click
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import as_json, moment, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import moment, print_rows
 from mailgres.errors import OrderRefused
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def senders() -> None:
 
 @senders.command("list")
 @click.option("--tenant", help="The list of this tenant; * is the default list.")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, tenant: str | None, as_json_: bool, database_url: str | None) -> None:
     """List the allowed senders.
@@ -49,17 +50,8 @@ def list_(*, tenant: str | None, as_json_: bool, database_url: str | None) -> No
     """
     with operator(database_url) as database:
         found = database.ask("senders", tenant=tenant)
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo("No list: any sender is accepted.")
-    else:
-        head = ("tenant", "sender", "since")
-        rows = [
-            (_whose(one["tenant_id"]), one["sender"], moment(one["allowed_at"])) for one in found
-        ]
-        for line in table(head, rows):
-            click.echo(line)
+    empty = "No list: any sender is accepted."
+    print_rows(found, ("tenant", "sender", "since"), _row, json_=as_json_, empty=empty)
 
 
 @senders.command()

@@ -9,7 +9,7 @@ import click
 
 from mailgres.cli.support.message import as_file, message_of, written
 from mailgres.cli.support.operator import operator
-from mailgres.cli.support.options import settings_options, utc
+from mailgres.cli.support.options import json_option, settings_options, utc
 from mailgres.cli.support.output import as_json, lines, moment, status, table
 from mailgres.cli.support.timeline import timeline
 from mailgres.errors import UnknownEmail
@@ -40,7 +40,7 @@ HEAD = {
 @click.option(
     "--eml", is_flag=True, help="Nothing but the raw message, as a file for mail readers."
 )
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @utc
 @settings_options("database_url", "from_email")
 def show(*, settings: Settings, email_id: UUID, rendered: bool, eml: bool, as_json_: bool) -> None:

@@ -9,6 +9,7 @@ import click
 
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import as_json
 from mailgres.cli.support.status_screen import lines_of
 
@@ -25,7 +26,7 @@ STATUS_TIMEOUT = "10s"
     metavar="SECONDS",
     help="How often --watch looks.",
 )
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def status(*, watch: bool, interval: float, as_json_: bool, database_url: str | None) -> None:
     """Show the queue on one screen: depth, throughput, providers, workers, alerts.

@@ -13,7 +13,8 @@ from mailgres.cli.support import files
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import as_json, moment, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import moment, print_rows
 from mailgres.errors import InvalidAddress, MailgresError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ALL_TENANTS = "*"
 REASONS = ("bounced", "complained", "unsubscribed", "manual")
 COLUMNS = ("recipient_email", "tenant_id", "reason", "detail", "created_at")
+_HEAD = ("address", "tenant", "reason", "since", "detail")
 _ADDRESS = ("recipient_email", "email", "address", "line")
 _CHUNK = 1000
 _STATEMENT_TIMEOUT = "60s"
@@ -58,9 +60,9 @@ def suppressions() -> None:
     help="Whose address contains this; domains beyond ASCII are kept as xn--....",
 )
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
-def list_(*, as_json_: bool, database_url: str | None, **given: object) -> None:
+def list_(*, limit: int, as_json_: bool, database_url: str | None, **given: object) -> None:
     """List suppressed addresses, the newest first.
 
     \b
@@ -70,17 +72,9 @@ def list_(*, as_json_: bool, database_url: str | None, **given: object) -> None:
       mailgres suppressions list --json | jq -r '.[].recipient_email'
     """
     with operator(database_url) as database:
-        found = database.ask("suppressions", **given)
-    if as_json_:
-        as_json(found)
-    elif not found:
-        click.echo("No address is suppressed.")
-    else:
-        head = ("address", "tenant", "reason", "since", "detail")
-        for line in table(head, [_row(one) for one in found]):
-            click.echo(line)
-        if len(found) == given["limit"]:
-            click.echo(f"Only the newest {len(found)}: give --limit for more.", err=True)
+        found = database.ask("suppressions", **given, limit=limit + 1)
+    empty = "No address is suppressed."
+    print_rows(found, _HEAD, _row, json_=as_json_, empty=empty, limit=limit)
 
 
 @suppressions.command()

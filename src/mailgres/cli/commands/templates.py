@@ -12,9 +12,12 @@ import click
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import as_json, harmless, lines, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import harmless, lines, print_rows
 from mailgres.cli.support.payload import read_payload
 from mailgres.templates import Draft, Template, read_templates, stored, write_templates
+
+_HEAD = ("template", "version", "languages", "needs", "description")
 
 
 @click.group()
@@ -70,7 +73,7 @@ def pull(*, directory: Path, force: bool, database_url: str | None) -> None:
 
 
 @templates.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the templates.
@@ -81,18 +84,8 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
       mailgres templates list --json | jq -r '.[].name'
     """
     with operator(database_url) as asked:
-        found = stored.list_templates(asked.connection)
-    if as_json_:
-        as_json([_as_json(one) for one in found])
-        return
-    rows = []
-    for one in found:
-        needs = ", ".join(one.settings["required_variables"]) or "-"
-        version = "retired" if one.retired_at else str(one.active_version)
-        about = str(one.settings["description"])
-        rows.append((one.name, version, " ".join(one.locales), needs, about))
-    for line in table(("template", "version", "languages", "needs", "description"), rows):
-        click.echo(line)
+        found = [_as_json(one) for one in stored.list_templates(asked.connection)]
+    print_rows(found, _HEAD, _row, json_=as_json_)
 
 
 @templates.command()
@@ -185,6 +178,12 @@ def _find_draft(name: str, version: int | None, database_url: str | None) -> Dra
         return read_templates([path])[0]
     with operator(database_url) as asked:
         return stored.read(asked.connection, stored.find(asked.connection, name), version)
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    version = "retired" if one["retired_at"] else str(one["active_version"])
+    needs = ", ".join(one["required_variables"]) or "-"
+    return one["name"], version, " ".join(one["locales"]), needs, str(one["description"])
 
 
 def _as_json(one: stored.Stored) -> dict[str, Any]:

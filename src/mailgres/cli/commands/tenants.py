@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from psycopg.types.json import Jsonb
@@ -10,15 +10,19 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
-from mailgres.cli.support.output import Nothing, as_json, harmless, moment, rate, reader, table
+from mailgres.cli.support.options import json_option
+from mailgres.cli.support.output import Nothing, moment, print_rows, rate, reader
 from mailgres.errors import OrderRefused
 from mailgres.values.kinds import Or, PerTime, suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mailgres.cli.support.operator import Operator
     from mailgres.values.kinds import Rate
 
 _NONE = "none"
+_HEAD = ("tenant", "weight", "limit", "route", "sent", "failed", "contact")
 
 
 @click.group()
@@ -30,7 +34,7 @@ def tenants() -> None:
 
 
 @tenants.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the tenants: what is set about them, and what became of their emails of 7 days.
@@ -45,29 +49,7 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url, timeout="60s") as database:
         found = database.ask("tenants")
-    if as_json_:
-        as_json(found)
-        return
-    head = ("tenant", "weight", "limit", "route", "sent", "failed", "contact")
-    rows = [
-        (
-            one["tenant"],
-            str(one["weight"]),
-            rate(one["emails_per_second"]) if one["emails_per_second"] else "-",
-            one["route"] or "-",
-            str(one["sent"]),
-            str(one["failed"]),
-            one["contact_email"] or "-",
-        )
-        for one in found
-    ]
-    first, *lines = table(head, rows)
-    click.echo(first)
-    for line, one in zip(lines, found, strict=True):
-        click.echo(line)
-        if one["paused_at"]:
-            why = f": {one['pause_reason']}" if one["pause_reason"] else ""
-            click.echo(harmless(f"  paused since {moment(one['paused_at'])}{why}"))
+    print_rows(found, _HEAD, _row, json_=as_json_, remarks=_remarks)
 
 
 @tenants.command()
@@ -177,6 +159,24 @@ def contact(*, tenant: str, address: str, dry_run: bool, database_url: str | Non
       mailgres tenants contact acme postmaster@acme.example.com
     """
     _set(database_url, tenant, "contact_email", address, dry_run=dry_run)
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        one["tenant"],
+        str(one["weight"]),
+        rate(one["emails_per_second"]) if one["emails_per_second"] else "-",
+        one["route"] or "-",
+        str(one["sent"]),
+        str(one["failed"]),
+        one["contact_email"] or "-",
+    )
+
+
+def _remarks(one: dict[str, Any]) -> Iterator[str]:
+    if one["paused_at"]:
+        why = f": {one['pause_reason']}" if one["pause_reason"] else ""
+        yield f"paused since {moment(one['paused_at'])}{why}"
 
 
 def _set(database_url: str | None, tenant: str, what: str, value: str, *, dry_run: bool) -> None:

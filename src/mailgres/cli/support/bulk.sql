@@ -8,10 +8,6 @@ SELECT pg_catalog.set_config('statement_timeout', %(timeout)s, true),
 -- chosen_emails --
 SELECT mailgres.find_emails(%(filter)s, NULL, NULL, 'oldest')
 
--- chosen_dead_letters --
-SELECT id FROM mailgres.find_dead_letters(
-    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, 'queue') ORDER BY id
-
 -- sample --
 SELECT to_jsonb(x) FROM (
     SELECT q.id, q.created_at, q.status, q.template_type, q.recipient_email, q.tenant_id, q.error_code, q.dead_reason

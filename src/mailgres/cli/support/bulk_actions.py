@@ -27,9 +27,15 @@ class BulkAction:
     name: str
     labels: Labels
     statuses: tuple[str, ...]
+    all_flag: str = "--all"
+    strict: bool = False
+    """Whether emails that are named must have one of the statuses, too."""
 
 
-RETRY = BulkAction("retry", Labels("retry", "Retried"), ("failed", "cancelled", "pending"))
+RETRY = BulkAction(
+    "retry", Labels("retry", "Retried"), ("failed", "cancelled", "pending"), "--all-failed"
+)
+RETRY_DEAD = replace(RETRY, statuses=("failed",), strict=True)
 CANCEL = BulkAction("cancel", Labels("cancel", "Cancelled"), ("pending", "failed", "sending"))
 RESCHEDULE = BulkAction("reschedule", Labels("reschedule", "Rescheduled"), ("pending",))
 
@@ -49,7 +55,10 @@ def run_action(
     """Do it to the emails named, or to those of the filter after asking."""
     if ids and (chosen or everything):
         raise click.UsageError("Name emails or give a filter, not both.")
-    statuses = None if ids else _statuses(action, chosen, everything=everything)
+    if ids:
+        statuses = list(action.statuses) if action.strict else None
+    else:
+        statuses = _statuses(action, chosen, everything=everything)
     with bulk.connected(database_url) as connection:
         job = bulk.Job(
             connection,
@@ -84,10 +93,8 @@ def _statuses(action: BulkAction, chosen: Filter, *, everything: bool) -> list[s
         )
     if not everything and not replace(chosen, status=()):
         wide = "narrow it with a filter (such as --since 7d)"
-        if action is not RETRY:
-            wide += ", or give --all"
-        elif statuses == ["failed"]:
-            wide += ", or give --all-failed"
+        if statuses == list(action.statuses[:1]):
+            wide += f", or give {action.all_flag}"
         raise click.UsageError(
             f"That would be every email that is {' or '.join(statuses)}: name emails, {wide}."
         )

@@ -74,21 +74,22 @@ class Filter:
 
 
 def filter_options(
-    default_since: timedelta | None = None,
+    default_since: timedelta | None = None, *, dead_letters: bool = False
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Give a command the options of a filter, and call it with `chosen`, a Filter.
 
-    Without `--since` it looks back by `default_since`, or at everything.
+    Without `--since` it looks back by `default_since`, or at everything. With `dead_letters` the
+    options are those that are known of archived emails, and times are those of death.
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
         def with_filter(**given: Any) -> R:  # noqa: ANN401 - what click gives
-            mine = {field.name: given.pop(field.name) for field in fields(Filter)}
+            mine = {one.name: given.pop(one.name) for one in fields(Filter) if one.name in given}
             return command(chosen=_filter(mine, default_since), **given)
 
         decorated: Callable[..., R] = with_filter
-        for option in reversed(_options(default_since)):
+        for option in reversed(_options(default_since, dead_letters=dead_letters)):
             decorated = option(decorated)
         return decorated
 
@@ -149,49 +150,64 @@ def _filter(given: dict[str, Any], default_since: timedelta | None) -> Filter:
         since = (until or datetime.now().astimezone()) - default_since
     since = None if since == ALWAYS else since
     if since and until and since >= until:
-        raise click.UsageError("--since is not before --until: nothing can match.")
-    if given["dead_reason"] and given["status"] and "failed" not in given["status"]:
+        raise click.UsageError("The time window ends before it begins: nothing can match.")
+    if given["dead_reason"] and given.get("status") and "failed" not in given["status"]:
         raise click.UsageError("--reason is about dead emails: leave out --status, or give failed.")
     return Filter(**{**given, "since": since, "until": until})
 
 
-def _options(default_since: timedelta | None) -> list[Callable[[Any], Any]]:
+def _options(default_since: timedelta | None, *, dead_letters: bool) -> list[Callable[[Any], Any]]:
     default = f"  [default: {_LENGTH.show(default_since)}]" if default_since else ""
+    flag, event = ("--died-", "Died") if dead_letters else ("--", "Enqueued")
     return [
+        *(_OPTIONS[name] for name in (_OF_DEAD_LETTERS if dead_letters else _OPTIONS)),
         click.option(
-            "--status",
-            type=click.Choice(STATUSES, case_sensitive=False),
-            multiple=True,
-            help="In this state; `failed` is dead. Options up to --reason may be repeated.",
-        ),
-        click.option("--template", metavar="NAME", multiple=True, help="Of this template."),
-        click.option("--tenant", metavar="NAME", multiple=True, help="Of this tenant."),
-        click.option(
-            "--recipient",
-            metavar="ADDRESS|@DOMAIN",
-            multiple=True,
-            help="To this address, or to any of a domain.",
-        ),
-        click.option(
-            "--error-code", metavar="CODE", multiple=True, help="Whose last fault has this code."
-        ),
-        click.option(
-            "--provider", metavar="NAME", multiple=True, help="Last tried by this provider."
-        ),
-        click.option(
-            "--reason",
-            "dead_reason",
-            type=click.Choice(REASONS, case_sensitive=False),
-            multiple=True,
-            help="Dead for this reason.",
-        ),
-        click.option(
-            "--since",
+            f"{flag}since",
+            "since",
             metavar="TIME",
             callback=_since,
-            help=f"Enqueued since: 24h, 7d, 2026-01-31T09:00, or `all`.{default}",
+            help=f"{event} since: 24h, 7d, 2026-01-31T09:00, or `all`.{default}",
         ),
         click.option(
-            "--until", metavar="TIME", callback=parse_past_time, help="Enqueued before then."
+            f"{flag}until",
+            "until",
+            metavar="TIME",
+            callback=parse_past_time,
+            help=f"{event} before this time.",
         ),
     ]
+
+
+_OPTIONS = {
+    "status": click.option(
+        "--status",
+        type=click.Choice(STATUSES, case_sensitive=False),
+        multiple=True,
+        help="With this status; `failed` means dead.",
+    ),
+    "template": click.option("--template", metavar="NAME", multiple=True, help="Of this template."),
+    "tenant": click.option("--tenant", metavar="NAME", multiple=True, help="Of this tenant."),
+    "recipient": click.option(
+        "--recipient",
+        metavar="ADDRESS|@DOMAIN",
+        multiple=True,
+        help="To this address, or to any address of a domain.",
+    ),
+    "error_code": click.option(
+        "--error-code",
+        metavar="CODE",
+        multiple=True,
+        help="With this code of the last error; `none`: without a code.",
+    ),
+    "provider": click.option(
+        "--provider", metavar="NAME", multiple=True, help="Last attempted with this provider."
+    ),
+    "dead_reason": click.option(
+        "--reason",
+        "dead_reason",
+        type=click.Choice(REASONS, case_sensitive=False),
+        multiple=True,
+        help="Dead for this reason. The options up to this one may be repeated.",
+    ),
+}
+_OF_DEAD_LETTERS = ("template", "tenant", "error_code", "dead_reason")

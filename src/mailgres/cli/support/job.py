@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mailgres.cli.support import bulk
+from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import as_json, moment, table
 from mailgres.errors import MailgresError, MayDeliverTwice
 
@@ -59,7 +60,7 @@ def with_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     with_options.__doc__, with_options.__name__ = command.__doc__, command.__name__
     with_options.__dict__.update(vars(command))
     for option in (
-        click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs."),
+        json_option,
         click.option(
             "--dry-run", is_flag=True, help="Say what would come of it, and change nothing."
         ),

@@ -173,14 +173,15 @@ FROM (SELECT coalesce(%(to)s::timestamptz, mailgres.now() + %(length)s::interval
 
 -- dead_letters --
 SELECT to_jsonb(d) - '{email,payload,attempt_times}'::text[]
-FROM mailgres.find_dead_letters(
-    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s, %(limit)s) h
+FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
+     unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+     mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s, %(limit)s) h
 CROSS JOIN LATERAL (
     -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
     SELECT * FROM public.email_dead_letters x
     WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived OFFSET 0
 ) d
-ORDER BY h.dead_at DESC, h.id
+ORDER BY h.dead_at DESC, h.id LIMIT %(limit)s
 
 -- dead_letter --
 SELECT to_jsonb(d) || jsonb_build_object('log', coalesce(
@@ -200,8 +201,9 @@ SELECT to_jsonb(d) - 'payload' || jsonb_build_object(
         CASE WHEN h.archived THEN (SELECT a.log FROM mailgres.dead_letters a WHERE a.queue_id = d.id)
              ELSE (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = d.id) END,
         '[]'))
-FROM mailgres.find_dead_letters(
-    %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s) h
+FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
+     unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+     mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
 CROSS JOIN LATERAL (
     -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
     SELECT * FROM public.email_dead_letters x
@@ -215,8 +217,9 @@ SELECT to_jsonb(x) FROM (
            coalesce(h.tenant_id, h.template_type, h.dead_reason, h.error_code, 'none') AS name,
            count(*) FILTER (WHERE NOT h.archived) AS in_queue, count(*) FILTER (WHERE h.archived) AS archived,
            min(h.dead_at) AS oldest, max(h.dead_at) AS newest
-    FROM mailgres.find_dead_letters(
-        %(tenant)s, %(template)s, %(code)s, %(reason)s, %(since)s, %(until)s, %(place)s) h
+    FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
+         unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+         mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
     GROUP BY GROUPING SETS ((h.error_code), (h.tenant_id), (h.template_type), (h.dead_reason))
 ) x
 ORDER BY x.by, x.in_queue + x.archived DESC, x.name

@@ -42,6 +42,18 @@ def setting_option(name: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     return _option(DEFINITIONS[name])
 
 
+json_option = click.option("--json", "as_json_", is_flag=True, help="Print JSON, for programs.")
+
+
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How many to show at most.",
+)
+
+
 def database_url(command: Callable[..., R]) -> Callable[..., R]:
     """Call a command that needs nothing but the database with its URL, or None."""
 

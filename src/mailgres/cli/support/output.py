@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mailgres.values.kinds import Kind
+
+T = TypeVar("T")
 
 INFINITY = "infinity"
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -76,6 +78,37 @@ def _escaped(text: str) -> str:
 def _escape(one: str) -> str:
     # json leaves the last character of ASCII as it is, and it is a control character
     return json.dumps(one)[1:-1].replace("\x7f", "\\u007f")
+
+
+def print_rows(
+    rows: Sequence[T],
+    head: Sequence[str],
+    cells: Callable[[T], Sequence[str]],
+    *,
+    json_: bool,
+    empty: str = "",
+    limit: int | None = None,
+    remarks: Callable[[T], Iterable[str]] = lambda _: (),
+) -> None:
+    """Print a list as a table or as JSON.
+
+    `empty` is printed to standard error instead of a table without rows; `remarks` are lines below
+    their row. A caller with a `limit` passes one row more if there is one.
+    """
+    shown = rows[:limit]
+    if json_:
+        as_json(shown)
+    elif empty and not shown:
+        click.echo(empty, err=True)
+    else:
+        first, *lines_ = table(head, map(cells, shown))
+        click.echo(first)
+        for line, row in zip(lines_, shown, strict=True):
+            click.echo(line)
+            for remark in remarks(row):
+                click.echo(f"  {harmless(remark)}")
+    if len(rows) > len(shown):
+        click.echo(f"There are more than these {limit}: --limit shows more.", err=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
