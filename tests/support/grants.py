@@ -167,6 +167,7 @@ INTERNAL: Final = {
         take_round has_attachments has_bounced log_event log_refused_copies
         has_fallback try_lock_batch try_lock_buckets update_provider_state update_circuit
         apply_quotas hold_uncertain id_range_of
+        is_held_without_token
         is_in_uncertain_batch is_failure is_lease_lost is_usable is_plain needs_fallback
         is_suppressed decide_retry
         key_protects require_provider require_route lease lock_batches lock_email lock_limits
@@ -294,7 +295,7 @@ OPEN: Final = {
         retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
         provider_message_id generation template_version first_attempt_at uncertain_since
         parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker
-        lease_losses attempt_started_at has_attachments due_at
+        lease_is_tokenless lease_losses send_alone attempt_started_at has_attachments due_at
         """
     ),
     "public.email_logs": _names(

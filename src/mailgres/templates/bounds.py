@@ -41,8 +41,8 @@ _METHODS = {"items", "keys", "values"}
 _WORDS = {"if", "else", "and", "or", "not", "in", "is"}
 
 _TOKEN = re.compile(
-    r"""\s*+(?:(?P<string>"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')|(?P<number>\d[\w.]*+)"""
-    r"""|(?P<name>[A-Za-z_]\w*+)|(?P<sign>==|!=|<=|>=|//|\{\s*+\}|[-.,()\[\]:|<>=/%~+])|(?P<other>\S))""",
+    r"""\s++|(?P<string>"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')|(?P<number>\d[\w.]*+)"""
+    r"""|(?P<name>[A-Za-z_]\w*+)|(?P<sign>==|!=|<=|>=|//|\{\s*+\}|[-.,()\[\]:|<>=/%~+])|(?P<other>["'].*+|.)""",
     re.DOTALL,
 )
 _STATEMENT = re.compile(r"\s*+(\w+)\s*+(.*+)", re.DOTALL)
@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _tokens(code: str) -> list[tuple[str, str]]:
-    return [(found.lastgroup or "", found[found.lastgroup or 0]) for found in _TOKEN.finditer(code)]
+    return [(kind, found[kind]) for found in _TOKEN.finditer(code) if (kind := found.lastgroup)]
 
 
 def _growth_of(tokens: list[tuple[str, str]]) -> int:
