@@ -28,7 +28,8 @@ from mailgres.worker import open_worker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the doubles are those of the tests
 
-from doubles import resend_process, ses
+from doubles import resend as resend_double
+from doubles import ses
 from doubles.resend import KEY
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def drainer(url: str, provider: str, **more: str) -> Ready:
 
 def resend(url: str, conn: psycopg.Connection, rounds: int, counts: tuple[int, int]) -> Any:  # noqa: ANN401
     """Measure Resend at 2 requests a second, and without a limit."""
-    with resend_process.in_a_process() as double:
+    with resend_double.in_a_process() as double:
         worker = drainer(
             url, "resend", MAILGRES_RESEND_API_KEY=KEY, MAILGRES_RESEND_API_URL=double.url
         )

@@ -1,4 +1,4 @@
-"""As little HTTP as clients need, because a double must be faster than they are."""
+"""A minimal HTTP server: a double must be faster than its clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass
 class Reply:
-    """An answer on its way out; or the connection breaks, or its body comes byte by byte."""
+    """An answer. `reset`: the connection breaks instead; `drip`: seconds between its bytes."""
 
     status: int
     body: bytes
@@ -35,9 +35,9 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, answer: Answering, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Connection)
-        self.answer = answer
+    def __init__(self, answer: Answering, connected: Callable[[], None]) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.answer, self.connected = answer, connected
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.open: set[socket.socket] = set()
 
@@ -51,6 +51,7 @@ class _Connection(socketserver.StreamRequestHandler):
     server: Server
 
     def handle(self) -> None:
+        self.server.connected()
         self.server.open.add(self.connection)
         try:
             while self._one():
@@ -69,7 +70,7 @@ class _Connection(socketserver.StreamRequestHandler):
             headers[name.lower()] = value.strip()
         length = int(headers.get("content-length", 0))
         body = self.rfile.read(length)
-        if len(body) < length:  # whoever asked was killed
+        if len(body) < length:  # the client was killed
             return False
         reply = self.server.answer(method, path, headers, body)
         if reply.reset:
@@ -97,9 +98,9 @@ class _Connection(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def serving(answer: Answering) -> Iterator[str]:
-    """Answer in threads of this process; the URL."""
-    with Server(answer) as server:
+def serving(answer: Answering, connected: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Answer in threads of this process; yield the URL. `connected` is called per connection."""
+    with Server(answer, connected) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:

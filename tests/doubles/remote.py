@@ -1,4 +1,4 @@
-"""A double in another process, by its control addresses: the same methods as in the test's own."""
+"""A double in another process: the same methods, over HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RemoteDouble:
-    """A double in another process: the same methods, by its control addresses."""
+    """A double in another process: see `doubles.double.in_a_process`."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -1,66 +1,55 @@
-"""Resend on 127.0.0.1: its API as documented, its faults on order, and a memory of what it took.
+"""Resend on 127.0.0.1: its API as documented, faults on order, and a record of what it accepted.
 
 In the test's own process:
 
     with serve(ResendDouble()) as double: ...
 
-or beside it, for workers that are processes, too: see doubles.resend_process.
+or in another, for workers that are processes, too; the methods are the same:
+
+    with in_a_process(rate=2) as double:
+        double.add_faults(Fault(status=500, times=3))
+        double.summary()["accepted"]
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import random
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
-from doubles.http_server import Reply, Server, serving
+from doubles import double
+from doubles.double import HttpDouble, as_json, serve
+from doubles.http_server import Reply
+from doubles.remote import RemoteDouble
 from doubles.resend_parts import HTML, KEY, Fault, Refused, Settings, check
 
-__all__ = ["HTML", "KEY", "Fault", "ResendDouble", "serve"]
+__all__ = ["HTML", "KEY", "Fault", "ResendDouble", "in_a_process", "serve"]
 
 MEMORY = 24 * 3600.0
 LARGEST_BATCH = 100
 
 
-class ResendDouble:
-    """The service. Threads call it at the same time."""
+class ResendDouble(HttpDouble[Fault]):
+    """The service. It accepts: id, mailgres_id, idempotency key, path, API key, recipients."""
+
+    fault = Fault
 
     def __init__(self, **settings: Any) -> None:
+        super().__init__()
         self.settings = Settings(**settings)
-        self.url = ""
-        self.faults: deque[Fault] = deque()
-        self.calls: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
-        self.faults_met = 0
-        self._accepted: list[dict[str, Any]] = []
         self._bodies: deque[tuple[str, bytes]] = deque(maxlen=20)
         self._memory: dict[tuple[str, str], tuple[str, float, Reply]] = {}
         self._under_way: set[tuple[str, str]] = set()
         self._window, self._in_window = 0, 0
         self._sent: deque[float] = deque()
-        self._random = random.Random(0)  # noqa: S311 - faults, not secrets
-        self._lock = threading.Lock()
 
     # What tests do
-
-    def add_faults(self, *faults: Fault) -> None:
-        """Let calls fail, in this order."""
-        with self._lock:
-            self.faults.extend(faults)
-
-    def clear_faults(self) -> None:
-        """Let everything work again."""
-        with self._lock:
-            self.faults.clear()
 
     def set(self, **settings: Any) -> None:
         """Change the account."""
@@ -72,37 +61,19 @@ class ResendDouble:
             if "seed" in settings:
                 self._random.seed(self.settings.seed)
 
-    def accepted(self) -> list[dict[str, Any]]:
-        """What really went out: id, mailgres_id, idempotency key, path, API key, recipients."""
-        with self._lock:
-            return list(self._accepted)
-
     def bodies(self, path: str) -> list[bytes]:
-        """What the last calls at a path brought."""
+        """Return the bodies of the last calls at a path."""
         with self._lock:
             return [body for each, body in self._bodies if each == path]
 
-    def summary(self) -> dict[str, Any]:
-        """How many emails went out, how many more than once, and how many calls there were."""
-        with self._lock:
-            by_id = Counter(each["mailgres_id"] for each in self._accepted)
-            return {
-                "accepted": len(self._accepted),
-                "different": len(by_id),
-                "doubles": {key: n for key, n in by_id.items() if n > 1 and key is not None},
-                "calls": dict(self.calls),
-                "statuses": dict(self.statuses),
-                "faults_met": self.faults_met,
-                "faults_left": len(self.faults),
-            }
+    def _counts(self) -> dict[str, Any]:
+        return super()._counts() | {"statuses": dict(self.statuses)}
 
     # What clients do
 
-    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
-        """Handle a request."""
+    def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Handle a request of a client."""
         path = path.partition("?")[0]
-        if path.startswith("/_double/"):
-            return self._control(method, path.removeprefix("/_double/"), body)
         try:
             reply = self._handle(method, path, headers, body)
         except Refused as refused:
@@ -116,7 +87,10 @@ class ResendDouble:
 
     def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         api_key = self._authenticate(headers)
-        fault = self._next_fault(path, keyed="idempotency-key" in headers)
+        keyed = "idempotency-key" in headers
+        fault = self._take_fault(
+            lambda fault: fault.path in (None, path) and (keyed or not fault.keyed)
+        )
         reply = None
         if fault is None or fault.accepts:
             self._count_request()
@@ -140,7 +114,7 @@ class ResendDouble:
                 raise Refused(
                     401, "restricted_api_key", "This API key is restricted to only send emails"
                 )
-            return _json({"object": "list", "has_more": False, "data": []})
+            return as_json({"object": "list", "has_more": False, "data": []})
         if path in {"/emails", "/emails/batch"}:
             raise Refused(405, "method_not_allowed", "Method is not allowed for the requested path")
         raise Refused(404, "not_found", "The requested endpoint does not exist")
@@ -206,7 +180,7 @@ class ResendDouble:
             if not isinstance(reported, dict):
                 raise Refused(422, "validation_error", "The body is not an object")
             check(reported, self.settings.unverified)
-            return _json({"id": self._accept([reported], api_key, path, key)[0]})
+            return as_json({"id": self._accept([reported], api_key, path, key)[0]})
         return self._send_batch(reported, headers, api_key, key)
 
     def _send_batch(
@@ -229,7 +203,7 @@ class ResendDouble:
                 errors.append({"index": index, "message": refused.message})
         ids = self._accept(good, api_key, "/emails/batch", key)
         answer: dict[str, Any] = {"data": [{"id": each} for each in ids]}
-        return _json(answer | ({"errors": errors} if permissive else {}))
+        return as_json(answer | ({"errors": errors} if permissive else {}))
 
     def _accept(
         self, mails: list[dict[str, Any]], api_key: str, path: str, key: str | None
@@ -316,24 +290,9 @@ class ResendDouble:
             }
         rate = {"limit": self.settings.rate or 10, "duration": "1000ms"}
         emails = {"daily": daily, "monthly": monthly}
-        return _json({"object": "usage", "emails": emails, "rate_limit": rate})
+        return as_json({"object": "usage", "emails": emails, "rate_limit": rate})
 
     # Faults
-
-    def _next_fault(self, path: str, *, keyed: bool) -> Fault | None:
-        with self._lock:
-            for fault in self.faults:
-                if fault.path not in (None, path) or (fault.keyed and not keyed):
-                    continue
-                if fault.share < 1.0 and self._random.random() >= fault.share:
-                    continue
-                self.faults_met += 1
-                if fault.times > 0:
-                    fault.times -= 1
-                    if fault.times == 0:
-                        self.faults.remove(fault)
-                return fault
-        return None
 
     @staticmethod
     def _faulty(fault: Fault, reply: Reply | None) -> Reply:
@@ -349,46 +308,15 @@ class ResendDouble:
         wrong.headers, wrong.drip = dict(fault.headers), fault.drip
         return wrong
 
-    # Orders from another process
-
-    def _control(self, method: str, what: str, body: bytes) -> Reply:
-        order: Any = json.loads(body or b"null")
-        if (method, what) == ("POST", "faults"):
-            self.add_faults(*(Fault(**each) for each in order))
-        elif (method, what) == ("DELETE", "faults"):
-            self.clear_faults()
-        elif (method, what) == ("POST", "settings"):
-            self.set(**order)
-        elif (method, what) == ("GET", "accepted"):
-            return _json(self.accepted())
-        elif (method, what) != ("GET", "summary"):
-            return Reply(404, b"{}")
-        return _json(self.summary())
-
-
-def _json(reported: Any) -> Reply:
-    return Reply(200, json.dumps(reported).encode())
-
 
 def _iso(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
-@contextmanager
-def serve(double: ResendDouble) -> Iterator[ResendDouble]:
-    """Let a double answer in threads of this process."""
-    with serving(double.answer) as double.url:
-        yield double
-
-
-def main() -> None:
-    """Run until somebody kills it; the first line says where it listens."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    with Server(ResendDouble().answer, parser.parse_args().port) as server:
-        print(server.url, flush=True)  # noqa: T201
-        server.serve_forever()
+def in_a_process(**settings: Any) -> AbstractContextManager[RemoteDouble]:
+    """Run a double in a process of its own."""
+    return double.in_a_process("doubles.resend", **settings)
 
 
 if __name__ == "__main__":
-    main()
+    double.run(ResendDouble())

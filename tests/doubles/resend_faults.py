@@ -1,7 +1,7 @@
 """Every fault that Resend can show, for tests of single calls and of batches.
 
-Each has a name, what the double does, and the class that it is of. Copy a fault before use: the
-double counts its times down.
+Each has a name, what the double does, and its class. Copy a fault before use: the double counts
+`times` down.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ from doubles.resend import HTML, Fault
 
 def named(status: int, name: str, message: str = "words") -> Fault:
     return Fault(status=status, name=name, message=message)
+
+
+def accepted_but(body: str) -> Fault:
+    """Return a fault in which the emails are sent, and the JSON of the answer is wrong."""
+    return Fault(status=200, accepts=True, body=body, content_type="application/json")
 
 
 FAULTS = {
@@ -41,29 +46,12 @@ FAULTS = {
     "redirect": (Fault(status=308, headers={"location": "/elsewhere"}), "config"),
     "unknown": (named(418, "teapot"), "transient"),
     "html 200": (Fault(status=200, accepts=True), "ambiguous"),
-    "broken JSON": (
-        Fault(status=200, accepts=True, body='{"id', content_type="application/json"),
-        "ambiguous",
-    ),
-    "empty JSON": (
-        Fault(status=200, accepts=True, body="{}", content_type="application/json"),
-        "ambiguous",
-    ),
-    "null": (
-        Fault(status=200, accepts=True, body="null", content_type="application/json"),
-        "ambiguous",
-    ),
-    "list": (
-        Fault(status=200, accepts=True, body="[1]", content_type="application/json"),
-        "ambiguous",
-    ),
+    "broken JSON": (accepted_but('{"id'), "ambiguous"),
+    "empty JSON": (accepted_but("{}"), "ambiguous"),
+    "null": (accepted_but("null"), "ambiguous"),
+    "list": (accepted_but("[1]"), "ambiguous"),
     "200 that says 422": (
-        Fault(
-            status=200,
-            accepts=True,
-            body='{"statusCode": 422, "name": "validation_error", "message": "no"}',
-            content_type="application/json",
-        ),
+        accepted_but('{"statusCode": 422, "name": "validation_error", "message": "no"}'),
         "ambiguous",
     ),
     "reset": (Fault(reset=True), "ambiguous"),
@@ -74,7 +62,7 @@ OF_THE_ACCOUNT = {
     *("suspended key", "not found", "html 403", "html 429", "redirect"),
     *("no key", "restricted key", "restricted key, 403", "no permission"),
     *("method", "form of the key"),
-    # A provider that fails, fails for everybody: this is what opens its circuit.
+    # These open the circuit: a provider that fails, fails for all emails.
     *(name for name, (_, verdict) in FAULTS.items() if verdict == "ambiguous"),
 }
 REFUSALS = {
@@ -87,4 +75,4 @@ REFUSALS = {
     "html 422": Fault(status=422),
     "too large": Fault(status=413),
 }
-"""What is wrong with one message: it can never go. Of a batch, nobody knows with which."""
+"""Permanent faults of one message. In a batch, the answer does not say of which."""

@@ -1,4 +1,4 @@
-"""What the double of Resend is told: faults, the kind of account; and how it refuses."""
+"""The double of Resend: its faults, its account settings, and how it refuses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 @dataclass
 class Fault:
-    """Something that goes wrong with the next calls.
+    """A fault of the next calls.
 
-    `times`: with how many of them (-1: for ever); `share`: with this part of those it could meet.
-    `path`: only at this one; `keyed`: only with calls that have an idempotency key. `accepts`: the
-    emails go out all the same, and only the answer is wrong. `reset`: the connection breaks instead
-    of an answer. `delay`: seconds before the answer (and after the emails are taken); `drip`:
-    seconds between the bytes of its body.
-    `name`: Resend's name of the error; without one, `body` is sent as it is, as `content_type`.
+    `times`: how many calls it meets (-1: all); `share`: the part of the possible calls it meets.
+    `path`: only at this path; `keyed`: only calls with an idempotency key. `accepts`: the emails
+    are sent, and only the answer is wrong. `reset`: the connection breaks instead of an answer.
+    `delay`: seconds before the answer, after the emails are accepted; `drip`: seconds between the
+    bytes of its body.
+    `name`: Resend's name of the error; without one, `body` is sent unchanged, as `content_type`.
     """
 
     status: int = 500
@@ -59,13 +59,13 @@ class Refused(Exception):
 
 @dataclass
 class Settings:
-    """What kind of account it is. A field that is None sets no limit.
+    """The settings of the account. A field that is None sets no limit.
 
-    `keys`: which API keys are good; `sending_only`: those of them that may do nothing else.
+    `keys`: valid API keys; `sending_only`: those of them that may only send.
     `unverified`: from-domains that are refused. `rate`: requests per second.
-    `wrong_key`: as the documents have it, or as the API really answers ("validation_error").
-    `usage`: whether there is GET /usage. `ahead`: how far its clock is ahead, in seconds.
-    `latency`: how long it takes to send, in seconds. `largest`: how many bytes a call may have.
+    `wrong_key`: as documented, or as the API really answers ("validation_error").
+    `usage`: whether GET /usage exists. `ahead`: seconds by which its clock is ahead.
+    `latency`: seconds that sending takes. `largest`: bytes that a call may have.
     `seed`: of the faults that meet a share of the calls.
     """
 

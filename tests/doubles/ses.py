@@ -1,6 +1,6 @@
-"""SES on 127.0.0.1: faults on order and a memory of what it took, before moto's server or alone.
+"""SES on 127.0.0.1: faults on order and a record of what it accepted, alone or in front of moto.
 
-    with serve(SesDouble()) as double: ...              # lean: answers by itself
+    with serve(SesDouble()) as double: ...              # answers by itself
     with moto() as url, serve(SesDouble(upstream=url)) as double: ...
 
 or in a process of its own, for workers that are processes, too; the methods are the same:
@@ -9,33 +9,42 @@ or in a process of its own, for workers that are processes, too; the methods are
         double.add_faults(Fault("TooManyRequestsException", "Maximum sending rate exceeded."))
 
 moto checks requests as SES does, but takes 7 ms for a call, closes every connection and has no
-GetAccount; what it lacks is answered here, and benchmarks do without it. Clients find the double by
-AWS_ENDPOINT_URL_SESV2; `environ()` has what they need.
+GetAccount, which is answered here; benchmarks do without moto. Clients find the double by
+AWS_ENDPOINT_URL_SESV2; `environ()` has all variables they need.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import re
-import socket
-import socketserver
-import struct
-import subprocess
-import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from doubles import double
+from doubles.double import HttpDouble, as_json, serve
+from doubles.http_server import Reply
 from doubles.remote import RemoteDouble
+
+__all__ = [
+    "ACCESS_KEY",
+    "ACCOUNT",
+    "SEND",
+    "Fault",
+    "Reply",
+    "SesDouble",
+    "environ",
+    "error",
+    "in_a_process",
+    "moto",
+    "serve",
+]
 
 ACCESS_KEY = "AKIADOUBLE"
 SEND = "/v2/email/outbound-emails"
@@ -47,12 +56,12 @@ _DENIED = {"AccessDeniedException", "UnrecognizedClientException", "ExpiredToken
 
 @dataclass
 class Fault:
-    """Something that goes wrong with the next calls that send.
+    """A fault of the next calls that send.
 
-    `code`: the API's name of it; without one, `text` is an HTML page. `accepts`: the email goes
-    out all the same. `reset`: the connection breaks instead of an answer. `delay`: seconds before
-    the answer, after the email is taken. `times`: with how many calls (-1: for ever); `share`:
-    with this part of them. `path`: of which calls.
+    `code`: the API's name of it; without one, `text` is an HTML page. `accepts`: the email is
+    still sent. `reset`: the connection breaks instead of an answer. `delay`: seconds before the
+    answer, after the email is accepted. `times`: how many calls it meets (-1: all); `share`: the
+    part of them it meets. `path`: the path of these calls.
     """
 
     code: str | None = None
@@ -70,35 +79,27 @@ class Fault:
             return Reply(0, b"", reset=True)
         if self.code is None:
             page = f"<html><body>{self.text}</body></html>".encode()
-            return Reply(self.status or 502, page, {"content-type": "text/html"})
+            return Reply(self.status or 502, page, "text/html")
         return error(self.code, self.text, self.status)
-
-
-@dataclass
-class Reply:
-    """An answer on its way out."""
-
-    status: int
-    body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
-    reset: bool = False
 
 
 def error(
     code: str, text: str, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Reply:
-    """An error as the API tells it."""
+    """Return an error as the API does."""
     known = 403 if code in _DENIED else _STATUSES.get(code, 400)
     body = json.dumps({"message": text}).encode()
-    return Reply(status or known, body, {"x-amzn-errortype": code, **(headers or {})})
+    return Reply(status or known, body, headers={"x-amzn-errortype": code, **(headers or {})})
 
 
-class SesDouble:
-    """The service. Threads call it at the same time.
+class SesDouble(HttpDouble[Fault]):
+    """The service. It accepts: id, mailgres_id, tags, and the request.
 
-    `rate`, `daily`: what GetAccount tells, and what is enforced (-1: no daily limit).
+    `rate`, `daily`: what GetAccount returns, and what is enforced (-1: no daily limit).
     `unverified`: from-domains that are refused. `paused`: whether the account may not send.
     """
+
+    fault = Fault
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class SesDouble:
         paused: bool = False,
         latency: float = 0.0,
     ) -> None:
+        super().__init__()
         self.upstream = upstream
         self.settings: dict[str, Any] = {
             "keys": keys,
@@ -122,27 +124,7 @@ class SesDouble:
             "paused": paused,
             "latency": latency,
         }
-        self.url = ""
-        self.calls: Counter[str] = Counter()
-        self.connections = 0
-        self.faults_met = 0
-        self._faults: deque[Fault] = deque()
-        self._accepted: list[dict[str, Any]] = []
         self._in_second: Counter[int] = Counter()
-        self._random = random.Random(0)  # noqa: S311 - faults, not secrets
-        self._lock = threading.Lock()
-
-    # What tests do
-
-    def add_faults(self, *faults: Fault) -> None:
-        """Let calls fail, in this order."""
-        with self._lock:
-            self._faults.extend(faults)
-
-    def clear_faults(self) -> None:
-        """Let everything work again."""
-        with self._lock:
-            self._faults.clear()
 
     def set(self, **settings: Any) -> None:
         """Change the account."""
@@ -151,33 +133,11 @@ class SesDouble:
             if "seed" in settings:
                 self._random.seed(settings["seed"])
 
-    def accepted(self) -> list[dict[str, Any]]:
-        """What really went out: id, mailgres_id, tags, and the request."""
-        with self._lock:
-            return list(self._accepted)
-
-    def summary(self) -> dict[str, Any]:
-        """How many emails went out, how many more than once, and how many calls there were."""
-        with self._lock:
-            by_id = Counter(each["mailgres_id"] for each in self._accepted)
-            return {
-                "accepted": len(self._accepted),
-                "different": len(by_id),
-                "doubles": {key: n for key, n in by_id.items() if n > 1},
-                "calls": dict(self.calls),
-                "faults_met": self.faults_met,
-                "faults_left": len(self._faults),
-            }
-
-    # What clients do
-
-    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
-        """Handle a request."""
-        if path.startswith("/_double/"):
-            return self._control(method, path.removeprefix("/_double/"), body)
+    def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Handle a request of a client."""
         with self._lock:
             self.calls[path] += 1
-            fault = self._next_fault(path)
+        fault = self._take_fault(lambda fault: fault.path == path)
         if fault is None:
             return self._serve(method, path, headers, body)
         if fault.accepts:
@@ -203,7 +163,7 @@ class SesDouble:
         if self.upstream:
             reply = self._pass_on(method, path, headers, body)
         else:
-            reply = Reply(200, json.dumps({"MessageId": str(uuid4())}).encode())
+            reply = as_json({"MessageId": str(uuid4())})
         if path == SEND and reply.status == 200:
             self._accept(json.loads(body), json.loads(reply.body)["MessageId"])
         return reply
@@ -215,7 +175,7 @@ class SesDouble:
             "SentLast24Hours": len(self._accepted),
         }
         reported = {"SendQuota": quota, "SendingEnabled": not self.settings["paused"]}
-        return Reply(200, json.dumps(reported | {"EnforcementStatus": "HEALTHY"}).encode())
+        return as_json(reported | {"EnforcementStatus": "HEALTHY"})
 
     def _refused(self, request: dict[str, Any]) -> Reply | None:
         if self.settings["paused"]:
@@ -256,89 +216,11 @@ class SesDouble:
                 return Reply(answer.status, answer.read())
         except urllib.error.HTTPError as answer:
             code = answer.headers.get("x-amzn-errortype", "")
-            return Reply(answer.code, answer.read(), {"x-amzn-errortype": code})
-
-    def _next_fault(self, path: str) -> Fault | None:
-        for fault in self._faults:
-            if fault.path != path or self._random.random() >= fault.share:
-                continue
-            self.faults_met += 1
-            if fault.times > 0:
-                fault.times -= 1
-                if fault.times == 0:
-                    self._faults.remove(fault)
-            return fault
-        return None
-
-    def _control(self, method: str, what: str, body: bytes) -> Reply:
-        order: Any = json.loads(body or b"null")
-        reported: Any = None
-        if (method, what) == ("POST", "faults"):
-            self.add_faults(*(Fault(**each) for each in order))
-        elif (method, what) == ("DELETE", "faults"):
-            self.clear_faults()
-        elif (method, what) == ("POST", "settings"):
-            self.set(**order)
-        elif (method, what) == ("GET", "accepted"):
-            reported = self.accepted()
-        return Reply(200, json.dumps(self.summary() if reported is None else reported).encode())
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, double: SesDouble) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.double = double
-        self.open: set[socket.socket] = set()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    disable_nagle_algorithm = True
-    server: _Server
-
-    def handle(self) -> None:
-        self.server.double.connections += 1
-        self.server.open.add(self.connection)
-        try:
-            while self._one():
-                pass
-        finally:
-            self.server.open.discard(self.connection)
-
-    def _one(self) -> bool:
-        line = self.rfile.readline(65536)
-        if not line.endswith(b"\n"):
-            return False
-        method, path, _ = line.decode("ascii").split(" ", 2)
-        headers: dict[str, str] = {}
-        while (line := self.rfile.readline(65536)) not in (b"\r\n", b""):
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        length = int(headers.get("content-length", 0))
-        body = self.rfile.read(length)
-        if len(body) < length:  # whoever asked was killed
-            return False
-        reply = self.server.double.answer(method, path, headers, body)
-        if reply.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-            return False
-        head = {"content-type": "application/json", "content-length": str(len(reply.body))}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in (head | reply.headers).items())
-        start = f"HTTP/1.1 {reply.status} Answer\r\n{lines}\r\n"
-        self.wfile.write(start.encode("latin-1") + reply.body)
-        return headers.get("connection", "").lower() != "close"
+            return Reply(answer.code, answer.read(), headers={"x-amzn-errortype": code})
 
 
 def environ(url: str, key: str = ACCESS_KEY) -> dict[str, str]:
-    """The environment of a process that is to take the double for SES, and for nothing else."""
+    """Return the environment of a process that uses the double as SES, and nothing else of AWS."""
     return {
         "AWS_ENDPOINT_URL_SESV2": url,
         "AWS_ACCESS_KEY_ID": key,
@@ -350,27 +232,8 @@ def environ(url: str, key: str = ACCESS_KEY) -> dict[str, str]:
 
 
 @contextmanager
-def serve(double: SesDouble) -> Iterator[SesDouble]:
-    """Let a double answer in threads of this process."""
-    with _Server(double) as server:
-        double.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield double
-        finally:
-            server.shutdown()
-            for each in list(server.open):
-                try:
-                    each.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue
-            thread.join()
-
-
-@contextmanager
 def moto(*domains: str) -> Iterator[str]:
-    """moto's SES, in which these from-domains are verified; gives its URL."""
+    """Run moto's SES with these verified from-domains; yield its URL."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -394,33 +257,10 @@ def moto(*domains: str) -> Iterator[str]:
         server.stop()
 
 
-@contextmanager
-def in_a_process(**settings: Any) -> Iterator[RemoteDouble]:
-    """Run a lean double in a process of its own."""
-    command = [sys.executable, "-m", "doubles.ses"]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[1],
-    ) as process:
-        try:
-            assert process.stdout is not None
-            double = RemoteDouble(process.stdout.readline().strip())
-            if settings:
-                double.set(**settings)
-            yield double
-        finally:
-            process.terminate()
-
-
-def main() -> None:
-    """Answer until somebody ends the process, or whoever started it ends."""
-    with serve(SesDouble()) as double:
-        print(double.url, flush=True)  # noqa: T201 - how the starter learns it
-        sys.stdin.read()
+def in_a_process(**settings: Any) -> AbstractContextManager[RemoteDouble]:
+    """Run a double without moto in a process of its own."""
+    return double.in_a_process("doubles.ses", **settings)
 
 
 if __name__ == "__main__":
-    main()
+    double.run(SesDouble())

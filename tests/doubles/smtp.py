@@ -1,4 +1,4 @@
-"""An SMTP server on 127.0.0.1: aiosmtpd with faults on order, and a memory of what it took.
+"""An SMTP server on 127.0.0.1: aiosmtpd with faults on order, and a record of what it accepted.
 
 with serve(SmtpDouble(user="me", password="pw", tls="starttls")) as double:
     double.add_faults(Fault("rcpt", "550 5.1.1 no such user"))
@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
-import random
 import re
 import ssl
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from doubles.double import Double
+
 Step = Literal[
     "greeting", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "body", "end", "noop"
 ]
@@ -40,11 +41,11 @@ Step = Literal[
 
 @dataclass
 class Fault:
-    """Something that goes wrong at a step of the next messages.
+    """A fault at a step of the next messages.
 
-    `reply`: what the server says instead; without one, it hangs up. `delay`: seconds before it
-    does. `accepts`: the message goes out all the same (at `end`). `to`: only for this recipient.
-    `times`: how often (-1: for ever); `share`: with this part of what it could meet.
+    `reply`: what the server says instead; without one, it hangs up. `delay`: seconds before that.
+    `accepts`: the message is still sent (at `end`). `to`: only for this recipient.
+    `times`: how many messages it meets (-1: all); `share`: the part of them it meets.
     """
 
     step: Step
@@ -58,7 +59,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A message that went out."""
+    """A message that was sent."""
 
     message_id: str
     sender: str
@@ -67,17 +68,17 @@ class Accepted:
 
     @property
     def mailgres_id(self) -> str:
-        """The email's id, out of the Message-ID."""
+        """The email's id, from the Message-ID."""
         return self.message_id.lstrip("<").partition(".")[0]
 
     @property
     def parsed(self) -> EmailMessage:
-        """The message as a reader's program sees it."""
+        """The message as an email client sees it."""
         return email.message_from_bytes(self.content, policy=email.policy.default)
 
 
-class SmtpDouble:
-    """The server's memory, and what it does wrong."""
+class SmtpDouble(Double[Fault, Accepted]):
+    """The server."""
 
     def __init__(
         self,
@@ -88,74 +89,38 @@ class SmtpDouble:
         largest: int | None = None,
         utf8: bool = True,
     ) -> None:
+        super().__init__()
         self.tls = tls
         self.user, self.password = user, password
         self.largest, self.utf8 = largest, utf8
         self.port = 0
-        self.connections = 0
-        self.faults_met = 0
         self.commands: Counter[str] = Counter()
         self.certificate = Path()
         self.transports: set[asyncio.BaseTransport] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._faults: deque[Fault] = deque()
-        self._accepted: list[Accepted] = []
-        self._random = random.Random(0)  # noqa: S311 - faults, not secrets
-        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
-        """What a client needs to know."""
+        """The URL for clients."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
         return f"smtp://{login}127.0.0.1:{self.port}?tls={self.tls}"
 
     def trust(self) -> ssl.SSLContext:
-        """A client's context that trusts this server only."""
+        """Return a client's context that trusts only this server."""
         return ssl.create_default_context(cafile=str(self.certificate))
 
-    def add_faults(self, *faults: Fault) -> None:
-        """Let steps fail, in this order."""
-        with self._lock:
-            self._faults.extend(faults)
+    @staticmethod
+    def _email_of(accepted: Accepted) -> str:
+        return accepted.mailgres_id
 
-    def clear_faults(self) -> None:
-        """Let everything work again."""
-        with self._lock:
-            self._faults.clear()
-
-    def accepted(self) -> list[Accepted]:
-        """What really went out."""
-        with self._lock:
-            return list(self._accepted)
-
-    def summary(self) -> dict[str, Any]:
-        """How many messages went out, and how many more than once."""
-        with self._lock:
-            by_id = Counter(each.mailgres_id for each in self._accepted)
-            return {
-                "accepted": len(self._accepted),
-                "different": len(by_id),
-                "doubles": {key: n for key, n in by_id.items() if n > 1},
-                "connections": self.connections,
-                "faults_met": self.faults_met,
-                "faults_left": len(self._faults),
-            }
+    def _counts(self) -> dict[str, Any]:
+        return {"connections": self.connections}
 
     def next_fault(self, step: Step, argument: str = "") -> Fault | None:
-        """What goes wrong now."""
-        with self._lock:
-            for fault in self._faults:
-                if fault.step != step or (fault.to and fault.to not in argument):
-                    continue
-                if self._random.random() >= fault.share:
-                    continue
-                self.faults_met += 1
-                if fault.times > 0:
-                    fault.times -= 1
-                    if fault.times == 0:
-                        self._faults.remove(fault)
-                return fault
-        return None
+        """Return the fault of this step, if there is one."""
+        return self._take_fault(
+            lambda fault: fault.step == step and (not fault.to or fault.to in argument)
+        )
 
     def accept(self, envelope: Envelope) -> None:
         """Keep a message."""
@@ -212,7 +177,7 @@ class _Server(SMTP):
             await super()._handle_client()
 
     async def fails(self, step: Step, argument: str | None = None) -> bool:
-        """Let a step fail, if it has to."""
+        """Let a step fail, if it has a fault."""
         self.double.commands[step] += 1
         fault = self.double.next_fault(step, argument or "")
         if fault is None:
@@ -256,7 +221,7 @@ class _Server(SMTP):
         if await self.fails("data"):
             return
         if (fault := self.double.next_fault("body")) is not None:
-            # Take a part of the message and hang up.
+            # Read a part of the message and hang up.
             await self.push("354 go on")
             await self._reader.read(1000)
             await asyncio.sleep(fault.delay)
@@ -286,7 +251,7 @@ class _Handler:
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    """Make a self-signed certificate for 127.0.0.1, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)

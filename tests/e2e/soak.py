@@ -28,7 +28,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from doubles import resend_process, ses
+from doubles import resend as resend_double
+from doubles import ses
 from doubles import smtp as smtp_double
 from doubles.resend import KEY
 from e2e import soak_faults
@@ -290,13 +291,13 @@ def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
             **variables,
         }
         apart = plan.kind != "resend"
-        processors = stack.enter_context(resend_process.in_a_process()) if apart else double
+        processors = stack.enter_context(resend_double.in_a_process()) if apart else double
         yield Soak(plan, restartable, double, processors, logs)
 
 
 @contextmanager
 def _resend(seed: int) -> Iterator[tuple[Any, dict[str, str]]]:
-    with resend_process.in_a_process(seed=seed) as double:
+    with resend_double.in_a_process(seed=seed) as double:
         double.add_faults(*soak_faults.RESEND)
         yield double, {"MAILGRES_RESEND_API_KEY": KEY, "MAILGRES_RESEND_API_URL": double.url}
 

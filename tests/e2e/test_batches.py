@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from doubles.resend import KEY, Fault, ResendDouble
-from doubles.resend_process import in_a_process
+from doubles.resend import KEY, Fault, ResendDouble, in_a_process
 from e2e.harness import E2eHarness, accepted, once_each
 from mailgres.testing import reset
 from worker.harness import until

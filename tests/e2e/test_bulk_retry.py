@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from doubles import resend_process
+from doubles import resend as resend_double
 from doubles.remote import RemoteDouble
 from doubles.resend import KEY
 from support.postgres import Connect
@@ -64,7 +64,7 @@ class Watcher(threading.Thread):
 @pytest.fixture
 def double() -> Iterator[RemoteDouble]:
     """Resend, in a process of its own."""
-    with resend_process.in_a_process(rate=100_000) as double:
+    with resend_double.in_a_process(rate=100_000) as double:
         yield double
 
 

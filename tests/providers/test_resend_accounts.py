@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import resend
 
-from doubles.resend import KEY, Fault, ResendDouble, serve
+from doubles.resend import KEY, Fault, ResendDouble, in_a_process, serve
 from doubles.resend_faults import named
-from doubles.resend_process import in_a_process
 from mailgres.errors import MailgresError
 from mailgres.model import Limits, Message, Result
 from mailgres.providers.resend.provider import ResendProvider

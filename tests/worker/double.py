@@ -1,4 +1,4 @@
-"""A provider whose memory is a file: what it accepted outlives the worker and the database."""
+"""A provider that records in a file: what it accepted outlives the worker and the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANG_SECONDS = 120.0
 
 
 class Ledger:
-    """Lines of a file that only grows: what happened at the provider, and at marked points."""
+    """An append-only file: what happened at the provider, and at marked points."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class Ledger:
 
     @contextmanager
     def alone(self) -> Iterator[list[dict[str, Any]]]:
-        """The entries so far; nobody else writes meanwhile. What is appended, is written."""
+        """Yield the entries under a lock; entries appended to the list are written."""
         with self.path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             entries = [json.loads(line) for line in file.read().splitlines()]
@@ -40,27 +40,27 @@ class Ledger:
             file.write("".join(lines).encode())
 
     def note(self, event: str, **more: Any) -> None:
-        """Say that something happens now."""
+        """Record an event."""
         with self.alone() as entries:
             entries.append({"event": event, "pid": os.getpid(), **more})
 
     def entries(self, event: str) -> list[dict[str, Any]]:
-        """All entries of a kind, in order."""
+        """Return all entries of a kind, in order."""
         with self.alone() as entries:
             return [entry for entry in entries if entry["event"] == event]
 
     def accepted(self) -> Counter[str]:
-        """How many messages really went out, by email."""
+        """Return how many messages were really sent, by email."""
         return Counter(entry["id"] for entry in self.entries("accepted"))
 
 
 @dataclass
 class Double:
-    """Accepts messages: once for each key if it is idempotent, as often as it is called if not.
+    """Accepts messages: once for each key if it is idempotent, otherwise at every call.
 
     `hang`: the call that never returns, "inside" (before it accepts) or "accepted" (after).
-    `hang_on`: only for this recipient. `dies_on`: recipients whose emails end the process, as a
-    crash of a library would. `delay`: seconds that a call takes.
+    `hang_on`: only for this recipient. `dies_on`: recipients whose emails end the process, like
+    a crash in a library. `delay`: seconds that a call takes.
     """
 
     ledger: Ledger
@@ -96,7 +96,7 @@ class Double:
         return Result("sent")
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def _accept(
         self, message: Message, entries: list[dict[str, Any]], seen: dict[str, dict[str, Any]]
@@ -128,5 +128,5 @@ class Double:
 
 
 def hang() -> None:
-    """Stay here until somebody kills the process."""
+    """Wait until the process is killed."""
     threading.Event().wait(HANG_SECONDS)
