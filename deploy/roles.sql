@@ -3,7 +3,7 @@
 --
 -- Run it as an administrator, in the database of the queue, before the first `mailgres migrate`:
 --     psql -U postgres -d app -v ON_ERROR_STOP=1 -f deploy/roles.sql
--- Then give each a password with \password, which sends only its hash. Running it again is fine.
+-- Then give each a password with \password, which sends only its hash. Running this file again does no harm.
 
 DO $$
 DECLARE

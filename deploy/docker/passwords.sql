@@ -1,5 +1,5 @@
 -- Runs once, after roles.sql, when compose starts PostgreSQL with an empty volume. The passwords come
--- from the environment; nothing of them reaches the server's log.
+-- from the environment and do not reach the server's log.
 
 SET log_statement = 'none';
 SET log_min_duration_statement = -1;
@@ -10,5 +10,5 @@ SET log_min_error_statement = 'panic';
 ALTER ROLE mailgres_owner PASSWORD :'owner_password';
 ALTER ROLE mailgres_worker_login PASSWORD :'worker_password';
 
--- Nothing of mailgres needs temporary objects (docs/security.md).
+-- mailgres needs no temporary objects (docs/security.md).
 DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$;

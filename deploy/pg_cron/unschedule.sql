@@ -1,2 +1,2 @@
--- Takes all jobs of mailgres out of pg_cron: those of janitors.sql and, on Supabase, of process.sql.
+-- Removes all jobs of mailgres from pg_cron: those of janitors.sql and, on Supabase, of process.sql.
 SELECT jobname, cron.unschedule(jobid) FROM cron.job WHERE jobname LIKE 'mailgres-%' ORDER BY jobname;

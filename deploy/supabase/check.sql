@@ -1,4 +1,4 @@
--- What must be true on Supabase: every line says true.
+-- Checks an installation on Supabase: every row has to be true.
 
 SELECT 'anon and authenticated cannot enqueue' AS what,
        NOT EXISTS (
@@ -13,7 +13,7 @@ SELECT 'anon and authenticated cannot read the queue',
            WHERE r.rolname IN ('anon', 'authenticated')
              AND has_table_privilege(r.oid, 'public.email_queue', 'SELECT, INSERT, UPDATE, DELETE'))
 UNION ALL
-SELECT 'the engine room is not open to anybody',
+SELECT 'anon and authenticated cannot use the schema mailgres',
        NOT EXISTS (
            SELECT FROM pg_roles r
            WHERE r.rolname IN ('anon', 'authenticated') AND has_schema_privilege(r.oid, 'mailgres', 'USAGE'))

@@ -1,5 +1,5 @@
--- The user that mailgres connects as: it may work the queue and nothing else. Run it in the SQL
--- editor (as postgres), after `mailgres migrate`; then give it a password, for which see README.md.
+-- Creates the user that mailgres connects as: it may process the queue and nothing else. Run this in the
+-- SQL editor (as postgres), after `mailgres migrate`. Then set its password, as README.md says.
 
 DO $$
 BEGIN
@@ -12,5 +12,5 @@ $$;
 ALTER ROLE mailgres_worker_login LOGIN INHERIT CONNECTION LIMIT 30;
 GRANT mailgres_worker TO mailgres_worker_login;
 
--- Grants and row security of the queue as they should be, for the roles there are now.
+-- Set grants and row security of the queue for the roles that exist now.
 SELECT mailgres.secure();

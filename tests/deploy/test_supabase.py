@@ -118,7 +118,7 @@ def test_without_its_secrets_the_job_fails_loudly(
     run(editor, "supabase", "process.sql")
     if there:
         editor.execute("SELECT vault.create_secret('x', %s)", (there,))
-    with pytest.raises(psycopg.errors.RaiseException, match="Vault has no secret"):
+    with pytest.raises(psycopg.errors.RaiseException, match="Vault lacks the secret"):
         tick(editor)
     assert all_rows(editor, "SELECT 1 FROM net.called") == []
 
@@ -148,7 +148,7 @@ def test_supabase_the_check(editor: psycopg.Connection) -> None:
     select = "GRANT SELECT ON email_queue TO authenticated"
     assert broken_by(select) == ["anon and authenticated cannot read the queue"]
     usage = "GRANT USAGE ON SCHEMA mailgres TO anon"
-    assert broken_by(usage) == ["the engine room is not open to anybody"]
+    assert broken_by(usage) == ["anon and authenticated cannot use the schema mailgres"]
     for secret in ("eyJhbGciOiJIUzI1NiJ9.eyJyb2xlIjoic2VydmljZSJ9.c2ln", f"Bearer {SECRET}"):
         job = f"SELECT cron.schedule('old', '* * * * *', 'SELECT ''{secret}''')"
         assert broken_by(job) == ["no job of pg_cron holds a secret"]
