@@ -1354,8 +1354,8 @@ COMMENT ON COLUMN mailgres.dead_letters_to_log.log_id IS 'The row of email_logs 
 
 -- ---- sql/20_tables/98_alerts.sql
 
--- Alerts: rules are rows, and so is the state of each that fired. What people have been
--- told is kept with it, so that each is told once when it fires and once when it is over.
+-- Alerts: rules are rows, and so is the state of each alert that fired, with what people were
+-- notified of: once when it fires and once when it resolves.
 
 CREATE TABLE mailgres.alert_rules (
     name         text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_]{0,62}$'),
@@ -1378,9 +1378,9 @@ COMMENT ON COLUMN mailgres.alert_rules.threshold IS 'It fires when the figure is
 COMMENT ON COLUMN mailgres.alert_rules.unit IS 'What the figure counts.';
 COMMENT ON COLUMN mailgres.alert_rules.reaches IS 'It fires when the figure is as large as the threshold, too.';
 COMMENT ON COLUMN mailgres.alert_rules.time_window IS
-    'The time that is looked at, or that something has to last; null: neither.';
+    'The time that the figure is about, or that something has to last; null: neither.';
 COMMENT ON COLUMN mailgres.alert_rules.least IS
-    'Where there is less to judge by, it does not fire: one failure of two mails at night is nothing.';
+    'The smallest sample it judges: one failure of two emails at night fires nothing.';
 COMMENT ON COLUMN mailgres.alert_rules.about IS 'What it fires for: the queue as a whole, or each tenant, template and so on.';
 COMMENT ON COLUMN mailgres.alert_rules.runbook IS 'The section of the documentation that says what to do.';
 
@@ -1399,12 +1399,12 @@ CREATE TABLE mailgres.alerts (
 
 COMMENT ON TABLE mailgres.alerts IS 'Alerts that fire, or did, and what people were notified of them.';
 COMMENT ON COLUMN mailgres.alerts.subject IS 'Which tenant, template, provider; empty: the queue.';
-COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When it was last seen to be so; it is over when that was some minutes ago.';
-COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it was found to be over; null: it fires.';
-COMMENT ON COLUMN mailgres.alerts.notified IS 'The last that people were notified of it.';
+COMMENT ON COLUMN mailgres.alerts.seen_at IS 'When its rule was last true; it resolves when that was some minutes ago.';
+COMMENT ON COLUMN mailgres.alerts.resolved_at IS 'When it resolved; null: it fires.';
+COMMENT ON COLUMN mailgres.alerts.notified IS 'The last state that people were notified of.';
 
--- What the webhook is to be called with. A row leaves when it was; who dies meanwhile
--- leaves it to others.
+-- Notifications for the webhook. A row is deleted when a call succeeded. If the process that posts
+-- it dies, another one takes it.
 
 CREATE TABLE mailgres.notifications (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -1414,9 +1414,9 @@ CREATE TABLE mailgres.notifications (
     taken_until  timestamptz
 );
 
-COMMENT ON TABLE mailgres.notifications IS 'News that operators have not been notified yet by the webhook.';
+COMMENT ON TABLE mailgres.notifications IS 'Notifications for operators that the webhook was not called with yet.';
 COMMENT ON COLUMN mailgres.notifications.attempts IS 'Calls that failed.';
-COMMENT ON COLUMN mailgres.notifications.taken_until IS 'Until then a worker is at it, or it waits after a failure.';
+COMMENT ON COLUMN mailgres.notifications.taken_until IS 'Until then a worker is posting it, or it waits after a failure.';
 
 -- ---- sql/20_tables/99_notification_state.sql
 

@@ -1,7 +1,7 @@
-"""The janitors: upkeep that has to be done again and again, by whichever worker.
+"""The janitors: upkeep jobs that run at intervals, in any worker.
 
-`janitors` is the table of them, `run` does one once; `mailgres.janitor.scheduler` does them all
-for as long as a worker runs. Any number of workers may: a janitor runs in one of them at a time.
+`JANITORS` is the table of them, `run` runs one once, `mailgres.janitor.scheduler` runs all of them
+while a worker runs. Any number of workers may run: a janitor runs in one of them at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does a duty once: in chunks, each a short transaction that holds the duty's lock."""
+"""Runs a janitor once: in chunks, each a short transaction that holds the janitor's lock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mailgres.janitor.janitors import Connect, Janitor
 
 MOST_CHUNKS = 50
-"""Chunks of one run. What is left waits for the next, so that no duty keeps a thread for long."""
+"""Most chunks of one run. The next run does the rest, so that none keeps a thread for long."""
 
 SHRINK_FACTOR = 10
 """How much smaller the next chunk is when one took too long."""
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """For whom a janitor runs: what a heartbeat tells, and who is told of what it finds."""
+    """The worker that runs a janitor: what its heartbeat records, and whom it notifies."""
 
     name: str
     version: str = ""
@@ -49,9 +49,9 @@ class Done:
     handled: int = 0
     chunks: int = 0
     busy: bool = False
-    """Somebody else was doing the duty."""
+    """Another process was running the janitor."""
     more: bool = False
-    """It ended before there was nothing left to do."""
+    """It ended before everything was done."""
 
 
 def run(
@@ -61,7 +61,7 @@ def run(
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Done:
-    """Do a duty until there is nothing left, at most `MOST_CHUNKS` chunks of it.
+    """Run a janitor until nothing is left to do, or for `MOST_CHUNKS` chunks.
 
     `stopped` is asked before each chunk.
     """
@@ -69,13 +69,13 @@ def run(
     try:
         return _run_chunks(janitor, connect, worker, found, stopped)
     finally:
-        # Also if a chunk failed: what those before it found is committed, and found no more.
+        # Also if a chunk failed: those before it are committed, and nothing finds the same again.
         if janitor.after and found:
             janitor.after(janitor.action, found, worker.alerts, connect)
 
 
 def rehearse(janitor: Janitor, connect: Connect, worker: WorkerInfo) -> Done:
-    """Do the first chunk of a duty and take it back; nobody is told of what it found."""
+    """Run the first chunk of a janitor and roll it back; nobody is notified."""
     size = janitor.chunk
     with connect() as connection:
         while True:
@@ -116,7 +116,7 @@ def _run_chunks(
 
 
 def _smaller(size: int | None) -> int:
-    """The size after one that took too long; raises the error at hand if there is none smaller."""
+    """Return a smaller size after a chunk that took too long; re-raise if there is none."""
     if size is None or size == 1:
         raise  # noqa: PLE0704 - called where one is handled
     # Some emails weigh a thousand times as much as others (attachments).
@@ -130,9 +130,9 @@ def _run_chunk(
     size: int | None,
     found: list[Any],
 ) -> int | None:
-    """Do one chunk; return how many rows it handled, or None if somebody else has the lock.
+    """Run one chunk; return how many rows it handled, or None if another process has the lock.
 
-    What it gives besides is added to `found`.
+    What the query found besides is added to `found`.
     """
     parameters: dict[str, object] = {
         "chunk": size,
@@ -163,9 +163,9 @@ def attempt(
     *,
     stopped: Callable[[], bool] = lambda: False,
 ) -> str | None:
-    """Do a duty as a scheduler does it: what goes wrong is logged, and the next run tries again.
+    """Run a janitor as the scheduler does: an error is logged, and the next run repeats the work.
 
-    Returns what went wrong, in a line that quotes no email.
+    Returns the error, in a line that quotes no email.
     """
     reported: dict[str, object] = {"action": janitor.action, "worker": worker.name}
     try:
@@ -174,7 +174,7 @@ def attempt(
         # The first line only: the details of the database may quote an email.
         reported |= {"sqlstate": getattr(error, "sqlstate", None)}
         why = reason(error)
-        level = logging.DEBUG if is_away(error) else logging.ERROR  # an outage is said once
+        level = logging.DEBUG if is_away(error) else logging.ERROR  # an outage is logged once
         logger.log(level, "%s failed: %s", janitor.action, why, extra=reported)
         return why
     except Exception as error:  # noqa: BLE001 - whatever it is, the janitors go on
@@ -183,16 +183,16 @@ def attempt(
         logger.error("%s failed: %s", janitor.action, why, extra=reported)  # noqa: TRY400
         return why
     reported |= {"handled": done.handled, "chunks": done.chunks}
-    # What is done with one call every few seconds is no news.
+    # A job of one call every few seconds is logged for debugging only.
     level = logging.INFO if done.handled and janitor.chunk else logging.DEBUG
     logger.log(level, "%s handled %s", janitor.action, done.handled, extra=reported)
     return None
 
 
 def note(janitor: Janitor, connect: Connect, worker: WorkerInfo, error: str | None) -> bool:
-    """Count a failure of a janitor where alerts see it, or forget those before a success.
+    """Count a failure of a janitor for the alerts, or reset the count after a success.
 
-    Returns whether that worked: a database that is away will not hear of it.
+    Returns whether that worked: the database may be away.
     """
     parameters = {
         "janitor": janitor.name,
