@@ -29,12 +29,8 @@ FILES = (
 UNCHECKED: tuple[str, ...] = (
     "deploy/",
     "docs/cli.md",
-    "docs/deviations.md",
-    "docs/doctor.md",
     "docs/monitoring.md",
     "docs/provider-errors.md",
-    "docs/security.md",
-    "docs/senders.md",
     "docs/sql.md",
     "sql/20_tables/",
     "sql/30_engine/30_outcome/",
