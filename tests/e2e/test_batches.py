@@ -16,7 +16,9 @@ HANGING = 100.0
 """Seconds for which a call hangs that nobody will wait for."""
 
 
-def test_batch_some_are_refused(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_refused_emails_of_a_batch_do_not_stop_the_others(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     """The provider names those it does not take; the rest of the batch is out."""
     bad = [harness.enqueue(recipient_email="invalid@example.org") for _ in range(2)]
     good = harness.send(5)
@@ -33,7 +35,9 @@ def test_batch_some_are_refused(harness: E2eHarness, resend: ResendDouble) -> No
         assert "@" not in row.error_message
 
 
-def test_ids_belong_to_their_emails(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_message_ids_of_a_batch_belong_to_their_emails(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     harness.enqueue(recipient_email="invalid@example.org")
     harness.send(4)
     reported = {each["mailgres_id"]: each["id"] for each in resend.accepted()}
@@ -43,7 +47,9 @@ def test_ids_belong_to_their_emails(harness: E2eHarness, resend: ResendDouble) -
     assert {row.id: row.provider_message_id for row in rows} == reported
 
 
-def test_a_batch_refused_for_one(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_a_batch_refused_for_one_email_is_sent_one_by_one(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     """All of it is refused: each goes alone, at once and at no cost; only the culprit dies."""
     refused = Fault(422, "validation_error", "one of them", times=1, path="/emails/batch")
     resend.add_faults(refused)
@@ -56,7 +62,9 @@ def test_a_batch_refused_for_one(harness: E2eHarness, resend: ResendDouble) -> N
     assert harness.state() == {("sent", 0, None): 4, ("failed", 0, "permanent"): 1}
 
 
-def test_batch_who_goes_alone(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_urgent_emails_and_attachments_are_not_batched(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     """Urgent emails and those with files; the others share a call."""
     file = json.dumps([{"filename": "a.txt", "content": "YQ=="}])
     with_file = harness.enqueue(attachments=file)
@@ -87,7 +95,7 @@ def test_one_that_cannot_be_sent_was_not_in_the_call(
     assert accepted(resend) == once_each(good)
 
 
-def test_a_hundred_in_a_call(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_a_hundred_emails_go_in_one_call(harness: E2eHarness, resend: ResendDouble) -> None:
     emails = harness.send(230)
     assert accepted(resend) == once_each(emails)
     assert resend.calls == {"/emails/batch": 3}
@@ -95,7 +103,9 @@ def test_a_hundred_in_a_call(harness: E2eHarness, resend: ResendDouble) -> None:
 
 @pytest.mark.parametrize("taken", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("priority", [1, 5], ids=["single", "batch"])
-def test_killed_in_the_call(harness: E2eHarness, priority: int, *, taken: bool) -> None:
+def test_a_batch_of_a_killed_worker_is_retried_under_its_key(
+    harness: E2eHarness, priority: int, *, taken: bool
+) -> None:
     """A worker dies in the call, before or after Resend took it; the next one repeats it."""
     reset(harness.conn)
     with in_a_process() as double:

@@ -61,7 +61,7 @@ def check(message: EmailMessage) -> None:
     assert text.get_content().splitlines() == ["Olá", ".", "fim"]
 
 
-def test_content_attachments_at_resend(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_resend_gets_the_attachments(harness: E2eHarness, resend: ResendDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     with_others = harness.send(2)
     assert accepted(resend) == once_each([sent, *with_others])
@@ -73,7 +73,7 @@ def test_content_attachments_at_resend(harness: E2eHarness, resend: ResendDouble
     assert (body["cc"], body["bcc"]) == (["cc@example.org"], ["bcc@example.org"])
 
 
-def test_content_attachments_at_ses(harness: E2eHarness, ses: SesDouble) -> None:
+def test_ses_gets_the_attachments(harness: E2eHarness, ses: SesDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     harness.work()
     assert accepted(ses) == once_each([sent])
@@ -83,7 +83,7 @@ def test_content_attachments_at_ses(harness: E2eHarness, ses: SesDouble) -> None
     check(parsed(raw))
 
 
-def test_content_attachments_by_smtp(harness: E2eHarness, smtp: SmtpDouble) -> None:
+def test_smtp_gets_the_attachments(harness: E2eHarness, smtp: SmtpDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     harness.work()
     assert accepted(smtp) == once_each([sent])
@@ -105,7 +105,9 @@ def dead(harness: E2eHarness, queue_id: Any) -> tuple[str, str, str]:
     return row.status, row.dead_reason, row.error_class
 
 
-def test_too_large_for_ses(harness: E2eHarness, ses: SesDouble) -> None:
+def test_an_email_too_large_for_ses_dies_before_any_call(
+    harness: E2eHarness, ses: SesDouble
+) -> None:
     """It dies with its reason, before any call; the others go."""
     large = harness.enqueue(attachments=a_file(31 * MEGABYTE))
     others = harness.send()
@@ -114,7 +116,7 @@ def test_too_large_for_ses(harness: E2eHarness, ses: SesDouble) -> None:
     assert accepted(ses) == once_each(others)
 
 
-def test_too_large_for_the_server(harness: E2eHarness) -> None:
+def test_an_email_too_large_for_the_smtp_server_dies(harness: E2eHarness) -> None:
     with serve(SmtpDouble(largest=MEGABYTE)) as double:
         harness.use_smtp(double)
         large = harness.enqueue(attachments=a_file(2 * MEGABYTE))
@@ -133,7 +135,7 @@ def test_too_large_by_what_resend_documents(harness: E2eHarness, resend: ResendD
     assert accepted(resend) == once_each(others)
 
 
-def test_too_large_for_resend(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_an_email_too_large_for_resend_dies(harness: E2eHarness, resend: ResendDouble) -> None:
     resend.set(largest=MEGABYTE)
     large = harness.enqueue(attachments=a_file(2 * MEGABYTE))
     others = harness.send()
@@ -141,7 +143,7 @@ def test_too_large_for_resend(harness: E2eHarness, resend: ResendDouble) -> None
     assert accepted(resend) == once_each(others)
 
 
-def test_too_large_for_the_queue(harness: E2eHarness) -> None:
+def test_an_email_too_large_for_the_queue_is_refused(harness: E2eHarness) -> None:
     with pytest.raises(psycopg.Error) as refused:
         harness.enqueue(attachments=a_file(43 * MEGABYTE))
     assert refused.value.sqlstate == "MG014"
@@ -178,7 +180,7 @@ def test_injection_is_refused_by_the_queue(harness: E2eHarness, name: str) -> No
 
 
 @pytest.mark.parametrize("provider", ["resend", "ses", "smtp"])
-def test_injection_past_the_queue(
+def test_providers_refuse_injected_headers_that_the_queue_let_through(
     harness: E2eHarness, provider: str, request: pytest.FixtureRequest
 ) -> None:
     """Somebody writes into a table whose checks are gone: no provider is told of anybody else."""

@@ -107,7 +107,7 @@ def test_worker_with_smtp_ambiguous(
 
 @COUNTS
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
-def test_too_late_to_know(
+def test_an_smtp_answer_that_comes_too_late_is_uncertain(
     count: int, harness: E2eHarness, smtp: SmtpDouble, *, taken: bool
 ) -> None:
     """It answers to the whole message when nobody waits any more: held, it is not repeated."""

@@ -18,7 +18,7 @@ PLANS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PLANS)
-def test_soak(kind: str, migrations: Path) -> None:
+def test_a_soak_loses_no_email(kind: str, migrations: Path) -> None:
     """Nothing is lost; twice arrives only what was ambiguous, without a key, and to be resent.
 
     Of those that cannot be sent each dies for its own reason, and no other with it.

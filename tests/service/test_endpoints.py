@@ -41,7 +41,7 @@ def test_service_health_and_readiness(harness: E2eHarness, service: Site) -> Non
     assert service.get("/healthz").status == 200
 
 
-def test_answers_end_their_line(service: Site) -> None:
+def test_answers_of_the_service_end_with_a_line_break(service: Site) -> None:
     """For whoever calls from a terminal; the length counts it."""
     for answer in (
         service.get("/healthz"), service.get("/readyz"), service.get("/metrics"),
@@ -84,7 +84,7 @@ def test_ready_while_every_connection_is_in_use(database_url: str) -> None:
         store.close()
 
 
-def test_what_is_not_there(service: Site) -> None:
+def test_unknown_paths_and_methods_are_refused(service: Site) -> None:
     for method, path in (("GET", "/"), ("GET", "/healthz/"), ("POST", "/ana@example.com")):
         answer = service.ask(method, path)
         assert (answer.status, answer.json["error"]) == (404, "not found")
@@ -153,7 +153,7 @@ def program(database_url: str) -> Program:
 
 
 @pytest.mark.parametrize("arguments", [("serve",), ("worker", "--serve")])
-def test_service_no_secret(program: Program, arguments: tuple[str, ...]) -> None:
+def test_the_service_needs_a_secret(program: Program, arguments: tuple[str, ...]) -> None:
     what, hint = program.fails(*arguments)
     assert what == "The HTTP service has no secret"
     assert "MAILGRES_SERVE_SECRET" in hint
@@ -162,14 +162,14 @@ def test_service_no_secret(program: Program, arguments: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     "secret", ["short", "x" * 15, "blanks in the middle", "sécrèt-enough-long"]
 )
-def test_service_bad_secrets(program: Program, secret: str) -> None:
+def test_the_service_refuses_bad_secrets(program: Program, secret: str) -> None:
     done = program.run("serve", MAILGRES_SERVE_SECRET=secret)
     assert done.returncode == 1
     assert "16" in done.stderr
     assert secret not in done.stderr
 
 
-def test_a_port_that_is_taken(program: Program) -> None:
+def test_a_port_in_use_is_reported(program: Program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = program.run("serve", "--serve-port", port, MAILGRES_SERVE_SECRET=SECRET)
@@ -193,7 +193,7 @@ def test_service_without_the_extra(missing: str, database_url: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_that_serves(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_a_worker_with_serve_sends_and_answers(harness: E2eHarness, resend: ResendDouble) -> None:
     """Both in one process: it sends by itself, and answers."""
     with site(harness, "worker", "--serve", "--open-metrics") as service:
         harness.enqueue()

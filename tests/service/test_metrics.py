@@ -143,7 +143,7 @@ def test_an_email_that_was_always_due(harness: E2eHarness, store: Store) -> None
     assert value(found, "queue_oldest_due_seconds") == pytest.approx(since_1970, rel=0.01)
 
 
-def test_metrics_a_slow_database(
+def test_metrics_report_up_0_when_the_database_is_slow(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All statements together have their time, then it is up 0 and no error."""
@@ -180,12 +180,12 @@ def test_metrics_counters_only_grow() -> None:
         assert monotonic_counter.read(ask, hour).get("dead", 0) == total
 
 
-def test_metrics_a_spread() -> None:
+def test_metrics_histogram_of_counted_values() -> None:
     found = spread([(10.0, 2), (100.0, 1), (5000.0, 4)], (10.0, 1000.0))
     assert (found.at_most, found.count, found.total) == ((2, 3), 7, 20120.0)
 
 
-def test_metrics_a_histogram() -> None:
+def test_metrics_histogram_of_observed_values() -> None:
     histogram = measurements.Histogram((1.0, 10.0))
     for seconds in (0.5, 1.0, 5.0, 100.0):
         histogram.observe(seconds, "resend")

@@ -23,7 +23,9 @@ def untouched(harness: E2eHarness) -> bool:
     return harness.statuses() == {"pending": 1}
 
 
-def test_process_endpoint_a_run(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
+def test_process_endpoint_sends_what_is_due(
+    harness: E2eHarness, resend: ResendDouble, service: Site
+) -> None:
     emails = [harness.enqueue() for _ in range(3)]
     answer = service.trigger()
     assert answer.status == 200
@@ -153,7 +155,9 @@ def test_calls_at_once_never_send_twice(
     assert sum(answer.json["sent"] for answer in answers if answer.status == 200) == 60
 
 
-def test_too_many_calls_at_once(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
+def test_too_many_calls_at_once_get_429(
+    harness: E2eHarness, resend: ResendDouble, service: Site
+) -> None:
     """Four are worked on; who comes then is told so at once, and nothing happens to him."""
     resend.set(latency=3.0)
     emails = [harness.enqueue(priority=1) for _ in range(4)]
@@ -167,7 +171,9 @@ def test_too_many_calls_at_once(harness: E2eHarness, resend: ResendDouble, servi
     assert service.trigger().status == 200
 
 
-def test_a_caller_who_goes_away(harness: E2eHarness, resend: ResendDouble, service: Site) -> None:
+def test_a_run_goes_on_when_its_caller_disconnects(
+    harness: E2eHarness, resend: ResendDouble, service: Site
+) -> None:
     """pg_net hangs up after five seconds: the run goes on, and its outcomes are written."""
     resend.set(latency=1.0)
     emails = [harness.enqueue() for _ in range(2)]
@@ -179,7 +185,7 @@ def test_a_caller_who_goes_away(harness: E2eHarness, resend: ResendDouble, servi
     assert service.get("/healthz").status == 200
 
 
-def test_a_stop_during_a_run(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_a_stopping_service_finishes_its_runs(harness: E2eHarness, resend: ResendDouble) -> None:
     """What is under way is finished and answered, what was not begun is given back."""
     resend.set(latency=1.5)
     harness.set(concurrency="1", batch_size="5")

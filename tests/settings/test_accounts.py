@@ -46,7 +46,7 @@ def test_plain_names_are_the_settings() -> None:
     )
 
 
-def test_variables_of_accounts() -> None:
+def test_accounts_are_read_from_variables() -> None:
     settings = load(
         {
             "MAILGRES_PROVIDERS": "resend-acme,resend-b_c-d,ses-x,smtp-x,capture-2",
@@ -72,7 +72,7 @@ def test_variables_of_accounts() -> None:
     )
 
 
-def test_the_file_and_the_environment(tmp_path: Path) -> None:
+def test_accounts_variables_take_precedence_over_the_file(tmp_path: Path) -> None:
     toml(
         tmp_path,
         "providers = ['ses-eu', 'ses-us']\n"
@@ -112,7 +112,7 @@ def test_the_file_and_the_environment(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_accounts_what_is_missing(provider: str, message: str, hint: str) -> None:
+def test_accounts_name_the_missing_option(provider: str, message: str, hint: str) -> None:
     settings = load({"MAILGRES_PROVIDERS": provider, "RESEND_API_KEY": "re_another"})
     with pytest.raises(InvalidSettings) as raised:
         settings.check_providers()
@@ -162,12 +162,14 @@ def test_accounts_what_is_missing(provider: str, message: str, hint: str) -> Non
         ),
     ],
 )
-def test_mistakes_in_the_file(text: str, message: str, hint: str, tmp_path: Path) -> None:
+def test_accounts_mistakes_in_the_file_are_reported(
+    text: str, message: str, hint: str, tmp_path: Path
+) -> None:
     error = refused({}, {}, toml(tmp_path, text))
     assert (error.message, error.hint) == (message, hint)
 
 
-def test_mistakes_in_the_environment() -> None:
+def test_accounts_mistakes_in_the_environment_are_reported() -> None:
     environ = {"MAILGRES_PROVIDERS": "smtp-a", "MAILGRES_SMTP_A_URL": f"http://{SECRET}@mx"}
     error = refused(environ)
     assert error.message == (
@@ -177,7 +179,7 @@ def test_mistakes_in_the_environment() -> None:
     assert SECRET not in everything_in(error)
 
 
-def test_accounts_that_nobody_uses(tmp_path: Path) -> None:
+def test_unused_accounts_are_remarked(tmp_path: Path) -> None:
     load({"MAILGRES_RESEND_OTHER_API_KEY": "not looked at"})
     toml(tmp_path, "providers = ['ses']\n[accounts.ses-eu]\nregion = 'eu-west-1'\n")
     assert load({}, {}, tmp_path).remarks() == (

@@ -31,7 +31,7 @@ def row(result: Result, name: str) -> str:
     )
 
 
-def test_every_setting_is_shown() -> None:
+def test_config_shows_every_setting() -> None:
     result = run("config")
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["setting", *DEFINITIONS]
     assert row(result, "lease") == "lease 1m default"
@@ -39,7 +39,7 @@ def test_every_setting_is_shown() -> None:
     assert result.stderr == ""
 
 
-def test_where_values_come_from(tmp_path: Path) -> None:
+def test_config_shows_where_values_come_from(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("grace = 5\nprofile = 'production'\n")
     result = run("config", "--profile", "gateway", env={"MAILGRES_LEASE": "2m"})
     assert row(result, "profile") == "profile gateway --profile"

@@ -19,7 +19,7 @@ def test_every_setting_has_bad_samples() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
 )
-def test_settings_bad_values(name: str, value: object) -> None:
+def test_bad_values_of_settings_are_refused(name: str, value: object) -> None:
     definition = DEFINITIONS[name]
     error = refused({}, {name: value})
     assert error.message.startswith(f"{name}, from {definition.flag}: ")
@@ -79,41 +79,43 @@ def test_settings_bad_values(name: str, value: object) -> None:
         ),
     ],
 )
-def test_settings_what_it_says(name: str, value: str, why: str, hint: str) -> None:
+def test_a_bad_setting_is_reported_with_source_and_hint(
+    name: str, value: str, why: str, hint: str
+) -> None:
     variable = f"MAILGRES_{name.upper()}"
     error = refused({variable: value})
     assert error.message == f"{name}, from {variable} in the environment: {why}"
     assert error.hint == hint
 
 
-def test_the_line_of_the_file(tmp_path: Path) -> None:
+def test_a_bad_setting_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text('# mine\n\n"concurrency" = "ten"\n')
     assert refused({}, {}, tmp_path).message == (
         "concurrency, from mailgres.toml line 3: 'ten' is not a whole number"
     )
 
 
-def test_settings_unknown_keys(tmp_path: Path) -> None:
+def test_unknown_keys_of_the_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\nbatch-size = 10\n")
     error = refused({}, {}, tmp_path)
     assert error.message == "mailgres.toml line 2: unknown setting batch-size"
     assert error.hint == "Did you mean batch_size?"
 
 
-def test_settings_unknown_tables(tmp_path: Path) -> None:
+def test_unknown_tables_of_the_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = 60\n[qqq]\nconcurrency = 0\n")
     error = refused({}, {}, tmp_path)
     assert error.message == "mailgres.toml line 2: unknown setting qqq"
     assert str(error.hint).startswith("Known settings: alert_email, alert_webhook, ")
 
 
-def test_settings_unknown_variables() -> None:
+def test_unknown_variables_are_refused() -> None:
     error = refused({"MAILGRES_CONCURENCY": ""})
     assert error.message == "MAILGRES_CONCURENCY in the environment is not a mailgres setting"
     assert error.hint == "Did you mean MAILGRES_CONCURRENCY?"
 
 
-def test_settings_unknown_flags() -> None:
+def test_unknown_flags_are_refused() -> None:
     error = refused({}, {"concurency": 1})
     assert (error.message, error.hint) == (
         "Unknown setting concurency",
@@ -121,7 +123,7 @@ def test_settings_unknown_flags() -> None:
     )
 
 
-def test_variables_that_are_no_settings() -> None:
+def test_variables_that_are_not_settings_are_accepted() -> None:
     assert binaries.CHOICE in OTHER_VARIABLES
     load({binaries.CHOICE: "wheel", "MAILGRES_CONFIG": "", "PATH": "/bin", "MAILGRESX": "1"})
 
@@ -139,7 +141,7 @@ KUBERNETES = [
 
 
 @pytest.mark.parametrize("variable", KUBERNETES)
-def test_settings_variables_of_kubernetes(variable: str) -> None:
+def test_variables_that_kubernetes_sets_are_ignored(variable: str) -> None:
     load({variable: "tcp://10.0.0.1:8080"})
 
 
@@ -156,7 +158,7 @@ def test_a_port_that_kubernetes_gives_is_not_ours() -> None:
     assert "serve_port" in str(refused({"MAILGRES_SERVE_PORT": "eighty"}))
 
 
-def test_all_mistakes_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_in_settings_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text('lease = "soon"\nconcurency = 3\n')
     error = refused({"MAILGRES_GRACE": "x", "MAILGRES_X": "1"}, {"profile": "y"}, tmp_path)
     assert len(error.problems) == 5
@@ -181,14 +183,16 @@ def test_a_hidden_mistake_is_not_one(tmp_path: Path) -> None:
         (b"lease = '\xff'\n", ""),
     ],
 )
-def test_settings_not_toml(content: bytes, place: str, tmp_path: Path) -> None:
+def test_a_settings_file_that_is_not_toml_is_refused(
+    content: bytes, place: str, tmp_path: Path
+) -> None:
     (tmp_path / "mailgres.toml").write_bytes(content)
     error = refused({}, {}, tmp_path)
     assert error.message == f"mailgres.toml{place}: this is not TOML in UTF-8"
     assert 'lease = "60s"' in str(error.hint)
 
 
-def test_settings_deep_nesting(tmp_path: Path) -> None:
+def test_a_settings_file_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text("lease = " + "[" * 100_000)
     assert refused({}, {}, tmp_path).message.startswith("mailgres.toml")
 
@@ -200,7 +204,7 @@ def test_settings_deep_nesting(tmp_path: Path) -> None:
         ({}, {"config": "no.toml"}, "--config"),
     ],
 )
-def test_settings_no_such_file(
+def test_a_missing_settings_file_is_reported(
     environ: dict[str, str], flags: dict[str, object], source: str, tmp_path: Path
 ) -> None:
     error = refused(environ, flags, tmp_path)

@@ -10,18 +10,18 @@ from mailgres.settings import DEFINITIONS, load
 from mailgres.settings.accounts import OPTIONS, variable_of
 
 
-def test_the_page_is_current() -> None:
+def test_the_settings_page_is_current() -> None:
     written = settings_page.PAGE.read_text(encoding="utf-8")
     assert written == settings_page.page(), "run scripts/settings_page.py"
 
 
-def test_every_setting_is_on_it() -> None:
+def test_every_setting_is_on_the_settings_page() -> None:
     for name, definition in DEFINITIONS.items():
         assert f"\n### {name}\n\n{definition.about}\n" in settings_page.page()
         assert definition.about.endswith(".")
 
 
-def test_settings_page_its_examples(tmp_path: Path) -> None:
+def test_the_examples_of_the_settings_page_load(tmp_path: Path) -> None:
     examples = re.findall(r"```toml\n(.*?)```", settings_page.page(), re.DOTALL)
     assert len(examples) == 2
     path = tmp_path / "mailgres.toml"

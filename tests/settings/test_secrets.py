@@ -32,7 +32,7 @@ def test_which_settings_are_secret() -> None:
     assert set(SECRETS) == {name for name, each in DEFINITIONS.items() if each.secret}
 
 
-def test_texts_of_the_object() -> None:
+def test_no_text_of_settings_holds_a_secret() -> None:
     settings = load(ENVIRON)
     assert settings.resend_api_key == f"re_{SECRET}"
     for text in (repr(settings), str(settings), f"{settings}", str(settings.explain())):
@@ -42,7 +42,7 @@ def test_texts_of_the_object() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
-def test_secrets_the_command(arguments: list[str]) -> None:
+def test_config_masks_secrets(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments, env=ENVIRON)
     assert result.exit_code == 0
     assert SECRET not in result.output + result.stderr
@@ -85,7 +85,7 @@ def test_unknown_names_do_not_repeat_their_values(tmp_path: Path) -> None:
     assert SECRET not in everything_in(error)
 
 
-def test_python_does_not_repeat_it() -> None:
+def test_errors_do_not_repeat_a_secret() -> None:
     with pytest.raises(ValueError, match="postgresql") as raised:
         raise ValueError(Settings(database_url=SECRETS["database_url"]))
     assert SECRET not in str(raised.value)
@@ -115,7 +115,7 @@ def test_python_does_not_repeat_it() -> None:
         ("pw", MASK),
     ],
 )
-def test_secrets_masking(url: str, shown: str) -> None:
+def test_urls_are_shown_without_their_password(url: str, shown: str) -> None:
     assert masked(url) == shown
     assert "pw" not in shown
 
@@ -149,7 +149,7 @@ def test_a_file_that_everybody_can_read(
         assert "re_s3cr3t" not in caplog.text
 
 
-def test_json_masks_the_same() -> None:
+def test_config_json_masks_secrets() -> None:
     result = CliRunner().invoke(main, ["config", "--json"], env=ENVIRON)
     listed = json.loads(result.stdout)["settings"]
     assert listed["resend_api_key"]["value"] == MASK

@@ -36,7 +36,7 @@ ANY_DURATION = Duration("0s", "36500d")
         (timedelta(minutes=1), 60),
     ],
 )
-def test_settings_durations(text: object, seconds: float) -> None:
+def test_durations_are_parsed(text: object, seconds: float) -> None:
     assert ANY_DURATION.parse(text) == timedelta(seconds=seconds)
 
 
@@ -107,7 +107,7 @@ def test_settings_defaults() -> None:
     assert settings.providers == ("capture",)
 
 
-def test_choices_in_any_case() -> None:
+def test_choices_are_accepted_in_any_case() -> None:
     assert load({"MAILGRES_LOG_LEVEL": " WARNING "}).log_level == "warning"
 
 
@@ -122,7 +122,7 @@ def test_names_of_workers_differ() -> None:
     assert one != two
 
 
-def test_settings_frozen() -> None:
+def test_settings_cannot_be_changed() -> None:
     settings = load({})
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.concurrency = 1  # type: ignore[misc]
@@ -140,7 +140,7 @@ def test_settings_made_in_python() -> None:
         dataclasses.replace(settings, lease=timedelta(0))
 
 
-def test_it_goes_to_other_processes() -> None:
+def test_settings_can_be_sent_to_other_processes() -> None:
     settings = load({"MAILGRES_PROFILE": "gateway"})
     copy = pickle.loads(pickle.dumps(settings))  # noqa: S301 - our own
     assert copy == settings

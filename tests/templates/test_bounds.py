@@ -43,7 +43,7 @@ def test_values_that_are_no_json() -> None:
     assert failure("x", {"v": object()}) == said
 
 
-def test_template_a_long_value() -> None:
+def test_a_long_value_is_rendered() -> None:
     value = "x" * 1_000_000
     made = render({"en": Content("Hi", "{{ v }}", "<p>{{ v }}</p>")}, {"v": value})
     assert made.html == f"<p>{value}</p>"
@@ -67,7 +67,7 @@ def test_an_endless_recursion_ends() -> None:
     assert said.startswith("text, line 1: invalid operation")
 
 
-def test_a_thousand_lines_do_not() -> None:
+def test_a_thousand_lines_are_rendered() -> None:
     rows = [{"name": f"article {n}", "price": n} for n in range(1000)]
     source = "{% for r in rows %}{{ loop.index }} {{ r.name }} {{ r.price }}\n{% endfor %}"
     assert text_of(source, rows=rows).endswith("1000 article 999 999")

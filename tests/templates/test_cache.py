@@ -29,7 +29,7 @@ def test_a_version_is_loaded_once() -> None:
     assert source.loaded == [("a", 1), ("a", 2)]
 
 
-def test_it_keeps_those_used_last() -> None:
+def test_the_cache_keeps_the_templates_used_last() -> None:
     source = Source()
     cache = TemplateCache(source, size=2)
     for version in (1, 2, 1, 3, 1, 2):
@@ -65,7 +65,7 @@ def test_a_template_that_does_not_compile_fails_at_each_email() -> None:
             cache.render("a", 1, {})
 
 
-def test_template_cache_threads() -> None:
+def test_threads_share_the_template_cache() -> None:
     cache = TemplateCache(Source(), size=3)
 
     def work() -> None:

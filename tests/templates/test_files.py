@@ -201,7 +201,9 @@ def test_a_file_does_not_ask_about_its_neighbours(write: Write) -> None:
         ({}, "there are no templates", "welcome_user.html"),
     ],
 )
-def test_bad_files(write: Write, files: dict[str, Any], said: str, hint: str) -> None:
+def test_bad_template_files_are_refused(
+    write: Write, files: dict[str, Any], said: str, hint: str
+) -> None:
     what, do = refusal(write(**files))
     assert said in what
     assert hint in do
@@ -214,7 +216,7 @@ def test_template_files_no_such_file(tmp_path: Path) -> None:
         assert refusal(tmp_path / name)[0].endswith(": there is no such template file")
 
 
-def test_the_same_template_twice(write: Write) -> None:
+def test_a_template_defined_twice_is_refused(write: Write) -> None:
     directory = write(a__txt=f"{FRONT}b")
     with pytest.raises(InvalidTemplate, match="'a' is defined twice"):
         read_templates([directory, directory / "a.txt"])

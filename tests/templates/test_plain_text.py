@@ -36,7 +36,7 @@ from mailgres.templates.plain_text import text_from_html
         ("", ""),
     ],
 )
-def test_html_becomes_text(html: str, text: str) -> None:
+def test_html_becomes_plain_text(html: str, text: str) -> None:
     assert text_from_html(html) == text
 
 

@@ -77,7 +77,7 @@ def test_looks_again_before_it_sleeps_deeply() -> None:
     assert deep != deeper
 
 
-def test_does_not_outsleep_its_registration() -> None:
+def test_a_sleeping_worker_renews_its_registration() -> None:
     """However rarely it polls: who is not registered is not woken."""
     assert rests(IdleStore(), 1000.0, 5)[-1] <= 30
 

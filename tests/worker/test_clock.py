@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 SLOWLY = {"delay": 0.1}
 
 
-def test_how_long_to_sleep(harness: WorkerHarness) -> None:
+def test_a_worker_sleeps_by_the_clock_of_the_database(harness: WorkerHarness) -> None:
     """By the clock by which the email is due, wherever that stands."""
     store = Store(harness.url, worker="here")
     clock = Clock(harness.conn)
@@ -32,7 +32,9 @@ def test_how_long_to_sleep(harness: WorkerHarness) -> None:
 
 
 @pytest.mark.parametrize("janitors", [False, True])
-def test_clock_forward_and_back(harness: WorkerHarness, *, janitors: bool) -> None:
+def test_a_worker_survives_a_clock_that_jumps_forward_and_back(
+    harness: WorkerHarness, *, janitors: bool
+) -> None:
     """In the middle of work: leases seem to have ended long ago, or to last for an hour more.
 
     A call whose lease seems to have ended is made again, with the same key.
@@ -56,7 +58,9 @@ def test_clock_forward_and_back(harness: WorkerHarness, *, janitors: bool) -> No
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
-def test_clock_without_keys(harness: WorkerHarness, by: timedelta) -> None:
+def test_a_clock_that_jumps_sends_nothing_twice_without_keys(
+    harness: WorkerHarness, by: timedelta
+) -> None:
     """Between the calls nothing is sent twice either, though nobody would notice."""
     harness.use_double(idempotent=False)
     emails = harness.fill(5, RESEND)

@@ -46,7 +46,7 @@ def runs(pid: int) -> bool:
 
 
 @linux
-def test_one_that_dies_is_replaced(harness: WorkerHarness, fleet: Process) -> None:
+def test_a_worker_that_dies_is_replaced(harness: WorkerHarness, fleet: Process) -> None:
     before = children(fleet)
     assert len(before) == 2
     os.kill(before[0], signal.SIGKILL)
@@ -59,7 +59,7 @@ def test_one_that_dies_is_replaced(harness: WorkerHarness, fleet: Process) -> No
 
 
 @linux
-def test_the_parent_is_killed(harness: WorkerHarness, fleet: Process) -> None:
+def test_workers_end_when_their_parent_is_killed(harness: WorkerHarness, fleet: Process) -> None:
     """Nobody is left who would stop the workers: they end by themselves, and in order."""
     workers = children(fleet)
     fleet.popen.kill()
@@ -84,7 +84,9 @@ def test_told_to_stop_before_it_has_started(harness: WorkerHarness, number: sign
 
 
 @linux
-def test_fleet_second_signal(harness: WorkerHarness, fleet: Process) -> None:
+def test_a_second_signal_ends_the_parent_and_its_workers(
+    harness: WorkerHarness, fleet: Process
+) -> None:
     """The parent does not leave without its workers."""
     workers = children(fleet)
     os.kill(workers[0], signal.SIGSTOP)  # this one will not end by itself
@@ -96,7 +98,7 @@ def test_fleet_second_signal(harness: WorkerHarness, fleet: Process) -> None:
 
 
 @linux
-def test_one_does_not_end_well(harness: WorkerHarness, fleet: Process) -> None:
+def test_the_parent_reports_a_worker_that_failed(harness: WorkerHarness, fleet: Process) -> None:
     """Somebody ought to know, though the others did."""
     victim = children(fleet)[0]
     os.kill(victim, signal.SIGSTOP)

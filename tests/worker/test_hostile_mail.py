@@ -125,7 +125,7 @@ def test_a_bad_email_dies_alone(harness: WorkerHarness, name: str) -> None:
     assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_all_of_them_at_once(harness: WorkerHarness) -> None:
+def test_a_queue_of_only_bad_emails_makes_no_call(harness: WorkerHarness) -> None:
     """A queue of nothing but bad emails calls nobody, and the worker goes on to the next one."""
     harness.use_double(batch_size=10)
     for number, (text, payload, _) in enumerate(BAD.values()):
@@ -157,7 +157,9 @@ NO_ANSWER = Double
 
 
 @pytest.mark.parametrize("kind", [LEFT_OUT, NO_ANSWER])
-def test_deep_and_never_rendered(harness: WorkerHarness, kind: type[Double]) -> None:
+def test_a_payload_too_deep_to_redact_hides_the_providers_message(
+    harness: WorkerHarness, kind: type[Double]
+) -> None:
     """What is said of it cannot be told apart from its payload; the call was made all the same."""
     harness.use_double(idempotent=False, batch_size=10)
     with harness.conn.transaction():
@@ -183,12 +185,12 @@ def test_deep_and_never_rendered(harness: WorkerHarness, kind: type[Double]) -> 
     assert (row.error_class, row.error_code) == ("permanent", "refused")
 
 
-def test_as_deep_as_allowed(harness: WorkerHarness) -> None:
+def test_a_payload_as_deep_as_allowed_is_sent(harness: WorkerHarness) -> None:
     push(harness, text="{{ v | tojson }}")
     assert send(harness, nested(64)).text == "[" * 64 + "]" * 64 + "\n"
 
 
-def test_hostile_email_html(harness: WorkerHarness) -> None:
+def test_html_in_a_payload_is_escaped(harness: WorkerHarness) -> None:
     """It is text in the HTML part, and itself where nothing is HTML."""
     value = """<img src=x onerror="alert('x')"> & <b>"""
     push(harness, "{{ v }}", "{{ v }}", '<p title="{{ v }}">{{ v }}</p>')
@@ -199,7 +201,7 @@ def test_hostile_email_html(harness: WorkerHarness) -> None:
     assert got.html == f'<p title="{escaped}">{escaped}</p>'
 
 
-def test_hostile_email_template_syntax(harness: WorkerHarness) -> None:
+def test_template_syntax_in_a_payload_is_not_rendered(harness: WorkerHarness) -> None:
     """What stands in a payload is never taken for a template."""
     value = "{{ 7 * 7 }}{% for x in range(9) %}x{% endfor %}{# gone #}{{ missing }}"
     push(harness, "{{ v }}", "{{ v }}{{ o.v }}", "{{ v }}")
@@ -208,14 +210,14 @@ def test_hostile_email_template_syntax(harness: WorkerHarness) -> None:
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\u2028", "\x85", "\x0b", "\x0c"])
-def test_line_ends_in_a_subject(harness: WorkerHarness, end: str) -> None:
+def test_line_ends_in_a_subject_add_no_header(harness: WorkerHarness, end: str) -> None:
     """No header can be smuggled in: the subject is one line whatever it is made of."""
     push(harness, "Hi {{ name }}", "{{ name }}")
     name = f"Eve{end}Bcc: all@example.com{end}{end}<p>body</p>"
     assert send(harness, {"name": name}).subject == "Hi Eve Bcc: all@example.com <p>body</p>"
 
 
-def test_hostile_email_a_megabyte(harness: WorkerHarness) -> None:
+def test_a_megabyte_of_text_is_sent_and_its_subject_cut(harness: WorkerHarness) -> None:
     """A long text arrives whole; a subject made of it is cut."""
     push(harness, "{{ v }}", "{{ v }}", "<p>{{ v }}</p>")
     long = "é" + "x" * MEGABYTE
@@ -258,7 +260,7 @@ def assert_first(harness: WorkerHarness, email: UUID) -> None:
 
 
 @pytest.mark.parametrize("change", [edit, retire, edit_and_retire])
-def test_a_template_changed_between_tries(
+def test_a_template_changed_between_attempts_is_sent_as_first_rendered(
     harness: WorkerHarness, first_try: UUID, change: Callable[[WorkerHarness], None]
 ) -> None:
     """Another worker tries again; it has never seen the version of the first try, and sends it."""

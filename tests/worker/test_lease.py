@@ -39,7 +39,7 @@ def test_a_slow_call_keeps_its_lease(harness: WorkerHarness) -> None:
     assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_emails_that_wait_keep_theirs(harness: WorkerHarness) -> None:
+def test_emails_that_wait_in_a_worker_keep_their_lease(harness: WorkerHarness) -> None:
     """Not only the one in the call: also those that this worker holds for later."""
     harness.use_double()
     emails = harness.fill(6)
@@ -50,7 +50,7 @@ def test_emails_that_wait_keep_theirs(harness: WorkerHarness) -> None:
     assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_a_call_has_one_lease(harness: WorkerHarness) -> None:
+def test_a_call_gets_one_fresh_lease(harness: WorkerHarness) -> None:
     """However often it was lengthened before: else nobody would miss a dead worker for as long."""
     harness.use_double(idempotent=False)
     harness.fill(1, RESEND)
@@ -74,7 +74,9 @@ class Gate(Double):
         return super().send(messages)
 
 
-def test_a_lost_lease(harness: WorkerHarness, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outcome_after_a_lost_lease_is_refused_and_logged(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     """The result comes too late: it is refused and logged, and the row stays as it is."""
     harness.use_double()
     email = harness.enqueue()
@@ -91,7 +93,7 @@ def test_a_lost_lease(harness: WorkerHarness, caplog: pytest.LogCaptureFixture) 
     assert (record.__dict__["jobId"], record.__dict__["sqlstate"]) == (str(email), "MG030")
 
 
-def test_lost_and_claimed_again(harness: WorkerHarness) -> None:
+def test_a_late_outcome_of_a_lost_lease_keeps_the_new_one(harness: WorkerHarness) -> None:
     """A late result of the first lease does not let go of the second."""
     harness.use_double()
     email = harness.enqueue()

@@ -37,7 +37,7 @@ class Gate(Double):
 @pytest.mark.parametrize(
     ("end", "reported"), [("ROLLBACK", {"sent": 11}), ("COMMIT", {"sent": 10, "lost": 1})]
 )
-def test_outcomes_of_the_others_are_written(
+def test_a_locked_row_delays_no_other_outcome(
     harness: WorkerHarness, connect: Connect, end: str, reported: dict[str, int]
 ) -> None:
     """Those of its call, and those that come later; its own when the transaction is over."""

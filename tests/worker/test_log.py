@@ -62,7 +62,7 @@ def reported(caplog: pytest.LogCaptureFixture) -> str:
     ],
     ids=["provider", "ours"],
 )
-def test_nothing_of_the_email(
+def test_log_lines_quote_nothing_of_the_email(
     harness: WorkerHarness,
     caplog: pytest.LogCaptureFixture,
     provider: type[Double],
@@ -180,7 +180,7 @@ def test_where_of_an_error_that_was_not_raised() -> None:
     assert where(ValueError("x")) == "ValueError at no place"
 
 
-def test_where_of_many_errors() -> None:
+def test_a_long_chain_of_errors_is_logged_on_one_line() -> None:
     """However long the chain and deep the stack, it stays a line."""
 
     def deep(levels: int) -> None:

@@ -39,7 +39,7 @@ def restartable(migrations: Path, tmp_path: Path) -> Iterator[RestartableHarness
 
 
 @pytest.mark.slow
-def test_switched_off_and_on(restartable: RestartableHarness) -> None:
+def test_a_worker_survives_restarts_of_the_database(restartable: RestartableHarness) -> None:
     restartable.use_double(idempotent=False)
     emails = restartable.fill(80, RESEND)
     slow = {"idempotent": False, "delay": 0.5}
@@ -66,7 +66,7 @@ def test_switched_off_and_on(restartable: RestartableHarness) -> None:
 
 
 @pytest.mark.slow
-def test_the_inbox_is_away(restartable: RestartableHarness) -> None:
+def test_an_outage_costs_captured_emails_no_retry(restartable: RestartableHarness) -> None:
     """The captured inbox is in the same database: an outage costs its emails nothing."""
     lock = psycopg.connect(restartable.url)
     lock.execute("LOCK TABLE mailgres.captured")
@@ -150,7 +150,7 @@ def test_a_run_of_cron_gives_up(restartable: RestartableHarness) -> None:
     assert not restartable.ledger.accepted()
 
 
-def test_outage_connections_are_cut(harness: WorkerHarness) -> None:
+def test_a_worker_survives_killed_connections(harness: WorkerHarness) -> None:
     """Every connection of the worker is killed, again and again."""
     harness.use_double(idempotent=False)
     emails = harness.fill(200, RESEND, tenants=3)
@@ -167,7 +167,7 @@ def test_outage_connections_are_cut(harness: WorkerHarness) -> None:
     assert harness.statuses() == {"sent": 200}
 
 
-def test_cut_while_it_sleeps(harness: WorkerHarness) -> None:
+def test_a_sleeping_worker_reconnects_and_listens_again(harness: WorkerHarness) -> None:
     """It connects again and listens again, without waiting for the next poll."""
     harness.use_double()
     with harness.worker(poll=60.0):

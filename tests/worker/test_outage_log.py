@@ -53,7 +53,7 @@ def test_the_database_goes_and_comes_back(
     assert back["failures"] > 1
 
 
-def test_every_batch_is_one_line(harness: WorkerHarness) -> None:
+def test_every_batch_is_one_log_line(harness: WorkerHarness) -> None:
     harness.fill(7)
     with harness.script("worker") as process:
         until(lambda: harness.statuses() == {"sent": 7}, "all are sent")

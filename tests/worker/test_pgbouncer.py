@@ -81,7 +81,7 @@ def pooled_url(database_url: str) -> Iterator[str]:
                 bouncer.kill()
 
 
-def test_pgbouncer_works_by_polling(harness: WorkerHarness, pooled_url: str) -> None:
+def test_behind_pgbouncer_a_worker_polls(harness: WorkerHarness, pooled_url: str) -> None:
     email = harness.enqueue()
     with harness.script("worker", "--database-url", pooled_url, "--poll-interval", "1s") as worker:
         until(lambda: harness.status_of(email) == "sent", "it is sent")
@@ -94,7 +94,9 @@ def test_pgbouncer_works_by_polling(harness: WorkerHarness, pooled_url: str) -> 
     assert "ERROR" not in worker.log
 
 
-def test_pgbouncer_two_workers(harness: WorkerHarness, pooled_url: str) -> None:
+def test_behind_pgbouncer_two_workers_send_each_email_once(
+    harness: WorkerHarness, pooled_url: str
+) -> None:
     harness.use_double(idempotent=False)
     emails = harness.fill(100, tenants=5)
     double = {"idempotent": False, "delay": 0.01}
@@ -107,7 +109,9 @@ def test_pgbouncer_two_workers(harness: WorkerHarness, pooled_url: str) -> None:
     assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
-def test_pgbouncer_time_limit(harness: WorkerHarness, pooled_url: str, connect: Connect) -> None:
+def test_behind_pgbouncer_the_statement_timeout_is_per_transaction(
+    harness: WorkerHarness, pooled_url: str, connect: Connect
+) -> None:
     """It holds for a transaction, and does not stay with a connection that others get next."""
     store = Store(pooled_url, worker="here", statement_timeout=timedelta(milliseconds=100))
     harness.enqueue()
@@ -124,7 +128,7 @@ def test_pgbouncer_time_limit(harness: WorkerHarness, pooled_url: str, connect: 
         store.close()
 
 
-def test_pgbouncer_listen_on(pooled_url: str) -> None:
+def test_listen_on_listens_also_behind_pgbouncer(pooled_url: str) -> None:
     """Somebody says that this pooler pools sessions: he is believed."""
     store = Store(pooled_url, worker="here", listen="on")
     store.close()

@@ -73,7 +73,7 @@ def message() -> Message:
         ("lisbon:4 says lisbon", "lisbon:4 says <content>"),
     ],
 )
-def test_words_of_the_email(said: str, reported: str) -> None:
+def test_redact_removes_the_words_of_the_email(said: str, reported: str) -> None:
     result = Result("permanent", code="lisbon:4", message=said, detail=said)
     found = redact(result, message())
     assert (found.message, found.detail, found.code) == (reported, said, "lisbon:4")
@@ -102,12 +102,12 @@ class Odd:
 
 
 @pytest.mark.parametrize("results", [None, [None], [3], ["sent"], [], [Result("sent")] * 2])
-def test_results_that_are_none(results: Any) -> None:
+def test_missing_results_make_a_call_uncertain(results: Any) -> None:
     """The call was made, so nobody may take it for one that was not."""
     (outcome,) = call(cast("Provider", Odd(results)), [message()])
     assert (outcome.result.verdict, outcome.result.called) == ("ambiguous", True)
 
 
-def test_redact_nothing_said() -> None:
+def test_redact_keeps_an_empty_message() -> None:
     result = Result("sent", provider_message_id="1")
     assert redact(result, message()) is result

@@ -72,7 +72,7 @@ def test_an_email_is_dead_after_its_last_retry(harness: WorkerHarness) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["rate", "quota", "config"])
-def test_what_spends_no_retry(harness: WorkerHarness, verdict: Verdict) -> None:
+def test_rate_limits_and_quotas_spend_no_retry(harness: WorkerHarness, verdict: Verdict) -> None:
     email = harness.enqueue(max_retries=0)
     with harness.here(double(harness, Fault(verdict, rate=1.0))) as worker:
         assert worker.drain(once=True).retried == 1
@@ -182,7 +182,7 @@ class Odd:
 @pytest.mark.parametrize(
     ("results", "code"), [(None, "RuntimeError"), ([Result("sent", "1")], "results_missing")]
 )
-def test_a_bug_in_a_provider(
+def test_a_bug_in_a_provider_makes_its_call_uncertain(
     harness: WorkerHarness, results: list[Result] | None, code: str
 ) -> None:
     """Nobody knows whether it arrived: with keys all of the call is tried again."""
@@ -224,7 +224,7 @@ class Clumsy(Renderer):
         return super().render(emails)
 
 
-def test_a_bug_of_our_own(harness: WorkerHarness) -> None:
+def test_a_bug_of_our_own_defers_only_the_email_that_shows_it(harness: WorkerHarness) -> None:
     """Even then the worker goes on, and only the email that shows it is put off."""
     harness.fill(5)
     summary = harness.drain(double(harness, batch_size=5), renderer=Clumsy)

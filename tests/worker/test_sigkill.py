@@ -39,7 +39,9 @@ def kill_at(harness: WorkerHarness, step: str, *, idempotent: bool, template: st
 
 @pytest.mark.parametrize("step", [step for step in STEPS if step != "start_attempts"])
 @pytest.mark.parametrize("letter", [HOLD, RESEND])
-def test_killed_worker_with_keys(harness: WorkerHarness, step: str, letter: str) -> None:
+def test_emails_of_a_killed_worker_are_retried_with_the_same_key(
+    harness: WorkerHarness, step: str, letter: str
+) -> None:
     emails = kill_at(harness, step, idempotent=True, template=letter)
     assert harness.statuses().get("sending", 0) > 0
     harness.work_off()
@@ -49,7 +51,9 @@ def test_killed_worker_with_keys(harness: WorkerHarness, step: str, letter: str)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_worker_without_keys_resend(harness: WorkerHarness, step: str) -> None:
+def test_emails_of_a_killed_worker_are_sent_again_without_keys_if_the_template_says_so(
+    harness: WorkerHarness, step: str
+) -> None:
     emails = kill_at(harness, step, idempotent=False, template=RESEND)
     started = {str(row.id) for row in harness.rows(STARTED)}
     before = harness.ledger.accepted()
@@ -65,7 +69,9 @@ def test_killed_worker_without_keys_resend(harness: WorkerHarness, step: str) ->
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_worker_without_keys_hold(harness: WorkerHarness, step: str) -> None:
+def test_emails_of_a_killed_worker_are_held_without_keys_if_the_template_says_so(
+    harness: WorkerHarness, step: str
+) -> None:
     emails = kill_at(harness, step, idempotent=False, template=HOLD)
     started = {str(row.id) for row in harness.rows(STARTED)}
     harness.work_off(double={"idempotent": False})
@@ -86,7 +92,7 @@ def test_killed_worker_without_keys_hold(harness: WorkerHarness, step: str) -> N
 STARTED = "SELECT id FROM email_queue WHERE attempt_started_at IS NOT NULL"
 
 
-def test_killed_again_and_again(harness: WorkerHarness) -> None:
+def test_workers_killed_at_any_step_lose_no_email(harness: WorkerHarness) -> None:
     """Killed at whatever step it is at, several times over."""
     harness.use_double(batch_size=3)
     emails = harness.fill(150, RESEND, tenants=5)
@@ -102,7 +108,7 @@ def test_killed_again_and_again(harness: WorkerHarness) -> None:
     assert harness.statuses() == {"sent": 150}
 
 
-def test_an_email_that_kills(harness: WorkerHarness) -> None:
+def test_an_email_that_kills_its_worker_becomes_a_dead_letter(harness: WorkerHarness) -> None:
     """One that takes its worker down every time is taken out, and the others get through."""
     harness.use_double()
     harness.run("UPDATE mailgres.settings SET max_lease_losses = 2")

@@ -12,7 +12,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_finishes_what_is_in_flight(harness: WorkerHarness, number: signal.Signals) -> None:
+def test_a_stopping_worker_finishes_what_is_in_flight(
+    harness: WorkerHarness, number: signal.Signals
+) -> None:
     harness.use_double(idempotent=False)
     emails = harness.fill(10)
     double = {"idempotent": False, "delay": 1.0}
@@ -29,7 +31,7 @@ def test_finishes_what_is_in_flight(harness: WorkerHarness, number: signal.Signa
     assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
-def test_stopping_worker_grace_ends(harness: WorkerHarness) -> None:
+def test_a_stopping_worker_does_not_outlive_its_grace(harness: WorkerHarness) -> None:
     """A call that does not return holds nobody up for longer than the grace."""
     harness.use_double()
     harness.fill(3)
@@ -43,7 +45,9 @@ def test_stopping_worker_grace_ends(harness: WorkerHarness) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_stopping_worker_second_signal(harness: WorkerHarness, number: signal.Signals) -> None:
+def test_a_second_signal_ends_a_stopping_worker(
+    harness: WorkerHarness, number: signal.Signals
+) -> None:
     harness.use_double()
     harness.fill(3)
     with harness.worker(concurrency=1, double={"hang": "inside"}) as worker:

@@ -38,7 +38,7 @@ def process_as_ever(conn: psycopg.Connection, ledger: Ledger) -> int:
     return done
 
 
-def test_each_email_goes_out_once(harness: WorkerHarness, connect: Connect) -> None:
+def test_several_workers_send_each_email_once(harness: WorkerHarness, connect: Connect) -> None:
     """The provider takes no keys: whatever is sent twice, it has twice."""
     harness.use_double(idempotent=False)
     emails = fill(harness)

@@ -32,7 +32,7 @@ def sleeping_worker(harness: WorkerHarness) -> Iterator[Process]:
         yield worker
 
 
-def test_wake_a_new_email(harness: WorkerHarness) -> None:
+def test_a_new_email_wakes_a_sleeping_worker(harness: WorkerHarness) -> None:
     with sleeping_worker(harness):
         for n in range(1, 4):
             harness.enqueue()
@@ -52,7 +52,9 @@ def test_nobody_is_notified_of_what_is_awake(harness: WorkerHarness, connect: Co
     assert not list(listener.notifies(timeout=0.3))
 
 
-def test_a_transaction_that_commits_late(harness: WorkerHarness, connect: Connect) -> None:
+def test_a_transaction_that_commits_late_wakes_the_worker(
+    harness: WorkerHarness, connect: Connect
+) -> None:
     """It enqueued before the worker fell asleep, and commits after."""
     slow = connect(autocommit=False)
     Queue(slow).enqueue()
@@ -62,7 +64,7 @@ def test_a_transaction_that_commits_late(harness: WorkerHarness, connect: Connec
         until(harness.ledger.accepted, "it is sent", SOON)
 
 
-def test_an_email_for_later(harness: WorkerHarness) -> None:
+def test_a_scheduled_email_is_sent_when_it_is_due(harness: WorkerHarness) -> None:
     """It goes when it is due, whenever the next poll would be."""
     with sleeping_worker(harness):
         due = datetime.now(UTC) + timedelta(seconds=1)
@@ -71,7 +73,7 @@ def test_an_email_for_later(harness: WorkerHarness) -> None:
     assert due <= harness.email(email).last_attempt_at < due + timedelta(seconds=SOON)
 
 
-def test_wake_a_retry(harness: WorkerHarness) -> None:
+def test_a_retry_is_sent_when_it_is_due(harness: WorkerHarness) -> None:
     """What the worker itself puts off, it takes up in time."""
     harness.use_double()
     provider = FaultyProvider(Double(harness.ledger), [Fault(calls=frozenset({1}))])
@@ -91,7 +93,7 @@ def test_a_retry_of_a_call_that_took_long(harness: WorkerHarness) -> None:
     assert harness.email(email).retries == 1
 
 
-def test_given_back_by_another(harness: WorkerHarness) -> None:
+def test_emails_given_back_wake_another_worker(harness: WorkerHarness) -> None:
     """A worker that stops leaves its emails to one that sleeps."""
     harness.use_double()
     email = harness.enqueue()
@@ -101,7 +103,7 @@ def test_given_back_by_another(harness: WorkerHarness) -> None:
         until(lambda: harness.status_of(email) == "sent", "it is sent", SOON)
 
 
-def test_stops_while_it_sleeps(harness: WorkerHarness) -> None:
+def test_a_sleeping_worker_stops_at_once(harness: WorkerHarness) -> None:
     with sleeping_worker(harness) as worker:
         assert worker.stop()["claimed"] == 0
     assert harness.value("SELECT count(*) FROM mailgres.sleepers") == 0
