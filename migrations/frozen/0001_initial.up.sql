@@ -1342,15 +1342,15 @@ CREATE INDEX dead_letters_expires_idx ON mailgres.dead_letters (expires_at);
 COMMENT ON TABLE mailgres.dead_letters IS
     'The archive of dead letters: the whole row of the email and its whole log.';
 
--- Written with the log of a death, whoever caused it; whoever takes the row tells of it.
+-- Written together with the log row of a death; the process that deletes the row logs the dead letter.
 CREATE TABLE mailgres.dead_letters_to_log (
     queue_id  uuid NOT NULL,
     log_id    bigint NOT NULL,
     PRIMARY KEY (queue_id, log_id)
 );
 
-COMMENT ON TABLE mailgres.dead_letters_to_log IS 'Emails that died and of which no log of a process tells yet.';
-COMMENT ON COLUMN mailgres.dead_letters_to_log.log_id IS 'The row of email_logs that says how.';
+COMMENT ON TABLE mailgres.dead_letters_to_log IS 'Dead letters that no process has logged yet.';
+COMMENT ON COLUMN mailgres.dead_letters_to_log.log_id IS 'The row of email_logs that says how it died.';
 
 -- ---- sql/20_tables/98_alerts.sql
 
@@ -8689,7 +8689,7 @@ BEGIN
            CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
            CASE WHEN x.there THEN 'it was changed since, or somebody else is changing it'
                 ELSE 'there is no such dead letter' END,
-           CASE WHEN x.there THEN 'Export it anew.' ELSE 'It was purged, or is of another database.' END
+           CASE WHEN x.there THEN 'Export it again.' ELSE 'It was purged, or is of another database.' END
     FROM unnest(p_ids) i(id)
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)

@@ -85,7 +85,7 @@ BEGIN
            CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
            CASE WHEN x.there THEN 'it was changed since, or somebody else is changing it'
                 ELSE 'there is no such dead letter' END,
-           CASE WHEN x.there THEN 'Export it anew.' ELSE 'It was purged, or is of another database.' END
+           CASE WHEN x.there THEN 'Export it again.' ELSE 'It was purged, or is of another database.' END
     FROM unnest(p_ids) i(id)
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)
