@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent.parent / "docs" / "provider-errors.md"
 
 HEAD = """\
-# What providers say, and what it means
+# Provider errors
 
-Generated from the rules in `mailgres.providers` by `make docs`. `mailgres errors explain CODE` says
-the same of one code.
+Generated from the rules in `mailgres.providers` by `make docs`. `mailgres errors explain
+CODE` explains one code.
 
 Every fault has one class, and the class decides what happens to the email. The first rule in a
 provider's table that matches a fault decides its class; a fault that no rule matches is
