@@ -77,7 +77,7 @@ def test_hints_about_a_missing_package_name_those_of_the_extra() -> None:
         for extra, packages in project["optional-dependencies"].items()
     }
     hints = {
-        "ses": "src/mailgres/providers/registry.py",
+        "ses": "src/mailgres/providers/ses/__init__.py",
         "embedded": "src/mailgres/embedded/binaries.py",
         "http": "src/mailgres/cli/commands/serve.py",
     }
