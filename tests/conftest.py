@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,11 @@ CONNECTION_VARIABLES = (
 FASTER = {"synchronous_commit": "off", "full_page_writes": "off"}
 # None by default, as many applications have it; tests of two-phase commit need some.
 PREPARED = {"max_prepared_transactions": "20"}
+
+# A shell lets what it starts in the background ignore SIGINT, and children inherit that: the
+# programs that tests interrupt would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

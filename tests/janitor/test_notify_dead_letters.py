@@ -141,7 +141,7 @@ def test_a_tenant_is_told_of_its_own(notifier: Notifier, hook: Hook) -> None:
     assert notifier.mails("post@other.example") == []
     assert [one["new"] for one in hook.news] == [5]
     _, text = rendered(harness, mail.id)
-    assert "2 emails of acme were given up" in text
+    assert "2 emails of acme became dead letters" in text
     assert "email_dead_letters" not in text
     notifier.tell(after=20 * MINUTE)
     assert len(notifier.mails("post@acme.example")) == 1

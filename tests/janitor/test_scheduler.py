@@ -67,7 +67,9 @@ def test_an_error_stops_no_other_and_is_tried_again(
 
     with Scheduler(harness.pool, ME, [broken, *ALL]):
         until(lambda: failures() >= 3 and is_done())
-    assert {record.name for record in caplog.records} == {"mailgres.janitor.runner"}
+    # After three failures the alert janitor_failing may fire, too.
+    known = {"mailgres.janitor.runner", "mailgres.janitor.notify"}
+    assert {record.name for record in caplog.records} <= known
 
 
 def test_a_lost_connection_is_replaced(

@@ -112,7 +112,7 @@ def test_state_accepted(unfixed: Queue, assignments: str) -> None:
         ("mailgres.settings", "only_row = false"),
         ("mailgres.settings", "max_lease_losses = 0"),
         ("mailgres.settings", "retry_policy = 'none such'"),
-        ("mailgres.providers", "kind = 'pigeon'"),
+        ("mailgres.providers", "kind = 'Carrier pigeon'"),
         ("mailgres.providers", "circuit = 'ajar'"),
         ("mailgres.route_providers", "provider = 'none such'"),
         ("email_templates", "on_uncertain = 'guess'"),

@@ -263,7 +263,7 @@ def _ask(database_url: str | None, query: str, chosen: Filter, **more: object) -
 def _parameters(chosen: Filter) -> dict[str, object]:
     """Return a filter as parameters: the queries look for each combination of the values."""
     return {
-        name: (list(dict.fromkeys(value)) or [None]) if isinstance(value, tuple) else value
+        name: list(dict.fromkeys(value)) if isinstance(value, tuple) else value
         for name, value in vars(chosen).items()
     }
 

@@ -173,8 +173,10 @@ FROM (SELECT coalesce(%(to)s::timestamptz, mailgres.now() + %(length)s::interval
 
 -- dead_letters --
 SELECT to_jsonb(d) - '{email,payload,attempt_times}'::text[]
-FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
-     unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+FROM unnest(coalesce(nullif(%(tenant)s::text[], '{}'), ARRAY[NULL])) tenant,
+     unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
+     unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
+     unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
      mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s, %(limit)s) h
 CROSS JOIN LATERAL (
     -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
@@ -201,8 +203,10 @@ SELECT to_jsonb(d) - 'payload' || jsonb_build_object(
         CASE WHEN h.archived THEN (SELECT a.log FROM mailgres.dead_letters a WHERE a.queue_id = d.id)
              ELSE (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = d.id) END,
         '[]'))
-FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
-     unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+FROM unnest(coalesce(nullif(%(tenant)s::text[], '{}'), ARRAY[NULL])) tenant,
+     unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
+     unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
+     unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
      mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
 CROSS JOIN LATERAL (
     -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
@@ -217,8 +221,10 @@ SELECT to_jsonb(x) FROM (
            coalesce(h.tenant_id, h.template_type, h.dead_reason, h.error_code, 'none') AS name,
            count(*) FILTER (WHERE NOT h.archived) AS in_queue, count(*) FILTER (WHERE h.archived) AS archived,
            min(h.dead_at) AS oldest, max(h.dead_at) AS newest
-    FROM unnest(%(tenant)s::text[]) tenant, unnest(%(template)s::text[]) template,
-         unnest(%(error_code)s::text[]) code, unnest(%(dead_reason)s::text[]) reason,
+    FROM unnest(coalesce(nullif(%(tenant)s::text[], '{}'), ARRAY[NULL])) tenant,
+     unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
+         unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
+     unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
          mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
     GROUP BY GROUPING SETS ((h.error_code), (h.tenant_id), (h.template_type), (h.dead_reason))
 ) x
