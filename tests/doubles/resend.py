@@ -19,6 +19,7 @@ import time
 from collections import Counter, deque
 from contextlib import AbstractContextManager
 from dataclasses import fields
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
@@ -91,6 +92,9 @@ class ResendDouble(HttpDouble[Fault]):
         fault = self._take_fault(
             lambda fault: fault.path in (None, path) and (keyed or not fault.keyed)
         )
+        refuses = fault is not None and fault.status == HTTPStatus.UNPROCESSABLE_ENTITY
+        if refuses and self._answered_before(api_key, headers):
+            fault = None  # what was accepted once is valid: its key brings the first answer
         reply = None
         if fault is None or fault.accepts:
             self._count_request()
@@ -101,6 +105,12 @@ class ResendDouble(HttpDouble[Fault]):
         if fault.delay:
             time.sleep(fault.delay)
         return self._faulty(fault, reply)
+
+    def _answered_before(self, api_key: str, headers: dict[str, str]) -> bool:
+        """Tell whether a call with this key succeeded before."""
+        with self._lock:
+            before = self._memory.get((api_key, headers.get("idempotency-key", "")))
+        return before is not None and before[2].status == HTTPStatus.OK
 
     def _serve(
         self, method: str, path: str, api_key: str, headers: dict[str, str], body: bytes
