@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from mailgres.errors import MigrationFailed
 from mailgres.settings import Settings
 from support.postgres import Server, database_name
 from support.program import Program
-from support.queue import Queue
+from support.queue import Clock, Queue
 
 ODD = {
     "DateStyle": "SQL, DMY",
@@ -72,9 +73,11 @@ def make_odd(url: str) -> None:
 @pytest.fixture
 def twins(server: Server, template: str) -> object:
     """Two databases with the same emails, one of them with odd settings."""
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     with server.database(template) as plain, server.database(template) as odd:
         for url in (plain, odd):
             with psycopg.connect(url, autocommit=True) as connection:
+                Clock(connection, now)  # no minute passes between the two runs of a command
                 fill(Queue(connection))
         make_odd(odd)
         yield plain, odd
