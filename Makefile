@@ -11,11 +11,16 @@ POSTGRES ?=
 JOBS ?= 4
 # More arguments for pytest: make test ARGS="-k migrate -x"
 ARGS ?=
+# Which tests: all but the long ones. test-all has no such limit.
+SELECTION ?= -m "not long"
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal $(SELECTION) $(ARGS)
 # Seed of the random faults of the soak.
 SEED ?= 1
+# How many short soaks, instead of the long ones.
+SEEDS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-database test-all-postgres freeze docs soak bench bench-monitoring peers requirements clean
+.PHONY: help venv demo lint format test test-all test-database test-all-postgres freeze revision docs images soak figures bench bench-monitoring peers requirements release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,15 +44,18 @@ format: $(READY) ## Let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(READY) ## Run all tests (POSTGRES="system wheel" for both kinds of binaries)
+test: $(READY) ## Run the tests but the long ones (POSTGRES="system wheel" for both kinds of binaries)
 ifeq ($(strip $(POSTGRES)),)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(PYTEST)
 else
 	@set -e; for kind in $(POSTGRES); do \
 	    echo "== tests on PostgreSQL binaries: $$kind"; \
-	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(BIN)/python -m pytest -n $(JOBS) $(ARGS); \
+	    env -u DATABASE_URL MAILGRES_EMBEDDED_BINARIES=$$kind $(PYTEST); \
 	done
 endif
+
+test-all: ## Run all tests, the long ones too: soaks, trials of the benchmarks, pg_cron
+	@$(MAKE) --no-print-directory test SELECTION=
 
 # The tests that depend most on the version of PostgreSQL: CI runs them on the second kind, too.
 DATABASE_TESTS := $(addprefix tests/,claim lifecycle migrations processors)
@@ -56,10 +64,13 @@ test-database: ## Run the tests that depend most on the version of PostgreSQL
 	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"
 
 test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the wheel's
-	@$(MAKE) --no-print-directory test POSTGRES="system wheel"
+	@$(MAKE) --no-print-directory test-all POSTGRES="system wheel"
 
-freeze: $(READY) ## Write sql/ into the newest unreleased migration
+freeze: $(READY) ## Write the checksums of the revisions, after make revision
 	$(BIN)/python scripts/freeze.py
+
+revision: $(READY) ## Begin a revision for a change of tables: make revision NAME=what_it_does
+	$(BIN)/python scripts/revision.py $(NAME)
 
 docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/reference.py
@@ -71,10 +82,20 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/speed_table.py
 	$(BIN)/python scripts/pg_cron_jobs.py
 
-soak: $(READY) ## Send 20,000 emails through faults, killed workers and restarts (minutes); SEED=n
+images: $(READY) ## Write the pictures of the inbox to docs/images/ (needs chromium and chromedriver)
+	PYTHONPATH=tests $(BIN)/python scripts/inbox_images.py
+
+soak: $(READY) ## Send 20,000 emails through faults, killed workers and restarts (minutes); SEED=n; SEEDS=100: many short ones
+ifneq ($(strip $(SEEDS)),)
+	@cd tests && ../$(BIN)/python -m e2e.soak_seeds --count $(SEEDS) --first $(SEED) $(ARGS)
+else
 	@set -e; for kind in resend ses smtp; do \
 	    (cd tests && ../$(BIN)/python -m e2e.soak --kind $$kind --seed $(SEED) $(ARGS)); \
 	done
+endif
+
+figures: $(READY) ## Accept what an email costs now, in tests/cost/figures.json
+	@MAILGRES_ACCEPT_FIGURES=1 $(BIN)/python -m pytest -q tests/cost
 
 peers: .venv-peers/.ready ## Make .venv-peers with the queues that the benchmarks compare with
 
@@ -87,11 +108,18 @@ bench-monitoring: $(READY) ## Measure the views at ten million emails (15 minute
 	$(BIN)/python -m benchmarks.monitoring
 
 bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
-	@for name in enqueue claim drain worker providers storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in enqueue claim drain worker providers webhooks events storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-requirements: $(READY) ## Pin the installed versions in requirements/dev.txt
-	$(BIN)/python -m pip freeze --exclude-editable | scripts/pin_requirements.sh > requirements/dev.txt.new
-	mv requirements/dev.txt.new requirements/dev.txt
+requirements: $(READY) ## Pin the newest versions, with hashes, in requirements/
+	@scripts/lock.sh $(BIN)/uv
+
+release: .venv-release/.ready ## Build, check and describe the version of src/mailgres/version.py in dist/
+	.venv-release/bin/python scripts/release.py build
+
+.venv-release/.ready: requirements/release.txt
+	python3 -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --require-hashes --requirement $<
+	@touch $@
 
 clean: ## Remove the files that tools leave behind (not .venv)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

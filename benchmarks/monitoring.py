@@ -188,7 +188,7 @@ SAMPLE = {
 # Removes the deltas from the trigger.
 PLAIN = [
     (r"    PERFORM FROM new_rows n WHERE n.retries > 0.*?END IF;\n", ""),
-    (r"    PERFORM FROM old_rows o WHERE o.status = 'sent'.*?END IF;\n", ""),
+    (r"    PERFORM FROM old_rows o WHERE o.status IN .*?\n    END IF;\n", ""),
     (r"    WITH logged AS \(\n", ""),
     (r"\s+RETURNING id, queue_id.*?GROUP BY 2, 3, 4, 5, 6, 7, 8;", ";"),
     (r"    INSERT INTO mailgres.rollup_deltas.*?<> 0;\n", ""),

@@ -15,14 +15,22 @@ SET LOCAL intervalstyle = postgres;
 SET LOCAL extra_float_digits = 1;
 SET LOCAL row_security = on;
 
--- One migration at a time per database: the second waits here, then has nothing left to do.
--- The number is the ASCII of 'mailgres'; nothing else may use it.
-SET LOCAL lock_timeout = '60s';
-SELECT pg_catalog.pg_advisory_xact_lock(7881696737188013427);
+-- One migration at a time per database. The number is the ASCII of 'mailgres'; nothing else may use it.
+-- `mailgres migrate` waits before it comes here. A statement that waits has a snapshot, and a concurrent
+-- index of the other migration would wait for it in turn.
+DO $$
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(7881696737188013427) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'another migration of this database is running',
+            HINT = 'Nothing was changed. Run this again when the other one is over.';
+    END IF;
+END
+$$;
 
 -- A statement that waits for a lock makes every later query on that table wait behind it, so it
--- fails early: running the migration again is cheap, a stalled application is not.
-SET LOCAL lock_timeout = '5s';
+-- fails early: `mailgres migrate` then rolls back and tries again, a few times.
+SET LOCAL lock_timeout = '100ms';
 -- Filling or indexing a large table may take longer than a server allows its ordinary queries.
 SET LOCAL statement_timeout = 0;
 
@@ -109,14 +117,24 @@ $$;
 -- on objects secured earlier stay. If nothing was secured yet, every object counts as new.
 DO $$
 BEGIN
-    IF to_regprocedure('mailgres.remember_objects()') IS NULL THEN
+    IF to_regclass('mailgres.schema_objects') IS NULL THEN
         PERFORM set_config('mailgres.known_objects', 'none', true);
     ELSE
         PERFORM mailgres.remember_objects();
     END IF;
+EXCEPTION WHEN undefined_function OR undefined_table THEN
+    NULL;  -- somebody dropped it; this migration makes it again, and revokes nothing but rights of everybody
 END
 $$;
 
 -- The version table is in this schema: PostgREST does not expose it, and it is separate from the
 -- alembic_version of the application's own migrations.
-CREATE SCHEMA IF NOT EXISTS mailgres;
+DO $$
+BEGIN
+    IF to_regclass('mailgres.schema_version') IS NULL THEN
+        CREATE SCHEMA IF NOT EXISTS mailgres;
+        CREATE TABLE mailgres.schema_version (
+            version_num varchar(32) NOT NULL CONSTRAINT schema_version_pkc PRIMARY KEY);
+    END IF;
+END
+$$;

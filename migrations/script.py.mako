@@ -1,6 +1,6 @@
 """${message}."""
 
-from mailgres.migrate import run_frozen
+from mailgres.schema.revisions import run_frozen
 
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}

@@ -42,8 +42,14 @@ programs; its times are in ISO 8601.
 - Times are shown in your zone (`TZ`), with `--utc` in UTC. Times that you give are read in the
   same zone, unless they name one: `2026-11-03T10:00`, `2026-11-03T10:00+01:00`. Times relative to
   now are written `90s`, `30m`, `24h` or `7d`.
+- At a terminal, tables fit its width: times are shorter, texts are wrapped at spaces or put below
+  their row, names are cut off with `…`, and ids are short. In a pipe all values are complete. The
+  variable `COLUMNS` sets the width, also for a pipe.
+- Where a command takes the id of an email, the first digits suffice (at least four). If several ids
+  begin with them, the command lists these emails and changes nothing.
 - There are no colours if the output is not a terminal, or if `NO_COLOR` is set.
-- Completion of commands and options, for bash, zsh and fish:
+- Completion of commands, options, and names of templates, tenants, providers, routes and alert
+  rules (from the database; nothing if it does not answer within a second), for bash, zsh and fish:
 
   ```
   eval "$(_MAILGRES_COMPLETE=bash_source mailgres)"     # in ~/.bashrc
@@ -53,13 +59,14 @@ programs; its times are in ISO 8601.
 
 ## Choosing emails
 
-`list`, `retry`, `cancel` and `reschedule` share their filters. An email must match all kinds of
-filters that are given; a repeated filter matches if any of its values does. `--since` and
-`--until` refer to the time at which an email was enqueued. A time window is a range of ids, which
-are ordered by time, so searches stay fast in a large queue. This has two consequences for imported
-history. Emails with an older `created_at` count from their import if `--until` is given: leave it
-out to find them. Emails with random ids are found, but as long as there are any, a window is no
-faster than the whole queue.
+`list`, `retry`, `cancel`, `reschedule` and `dlq` share their filters. An email must match all
+kinds of filters that are given; a repeated filter matches if any of its values does. `--since` and
+`--until` refer to the time at which an email was enqueued, `--died-since` and `--died-until` to the
+time at which it died. `--status dead` means `--status failed`. A time window is a range of ids,
+which are ordered by time, so searches stay fast in a large queue. This has two consequences for
+imported history. Emails with an older `created_at` count from their import if `--until` is given:
+leave it out to find them. Emails with random ids are found, but as long as there are any, a window
+is no faster than the whole queue.
 """
 
 

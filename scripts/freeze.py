@@ -1,29 +1,24 @@
 """Freeze the SQL of migrations: `make freeze`.
 
-Until the first release, `sql/` as a whole is revision 0001_initial, and this writes it there, with
-the SQL that removes it. After that, revisions are written by hand, and this keeps the checksums
-that prove that a released one is unchanged (`migrations/frozen/RELEASED` lists them).
+Until the first release, the tables of `sql/`, and what they need, are revision 0001_initial, and
+this writes them there, with the SQL that removes them. After that, revisions are written by hand,
+and this keeps the checksums that prove that a released one is unchanged
+(`migrations/frozen/RELEASED` lists them).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 from typing import TYPE_CHECKING
 
 from mailgres import resources
+from mailgres.schema.sources import Sources
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 INITIAL = "0001_initial"
-
-_PUBLIC_OBJECT = re.compile(
-    r"^CREATE (?:OR REPLACE )?(?P<kind>TABLE|VIEW|FUNCTION)"
-    r" (?:IF NOT EXISTS )?public\.(?P<name>\w+)",
-    re.MULTILINE,
-)
 
 _UP = "-- {name}: sql/ as it was when this revision was frozen. Never edited by hand.\n"
 
@@ -34,14 +29,27 @@ _DOWN = """\
 
 SET LOCAL client_min_messages = warning;
 
-{views}
--- Everything in the schema but the table of the migrations, which is still in use.
-ALTER SCHEMA mailgres RENAME TO mailgres_dropped;
-CREATE SCHEMA mailgres;
-ALTER TABLE mailgres_dropped.schema_version SET SCHEMA mailgres;
-DROP SCHEMA mailgres_dropped CASCADE;
+DO $$
+DECLARE
+    v_views     text;
+    v_routines  text;
+BEGIN
+    SELECT string_agg(substr(o.object, 6), ', ') FILTER (WHERE o.object LIKE 'view public.%'),
+           string_agg(substr(o.object, 10), ', ') FILTER (WHERE o.object LIKE 'function public.%')
+    INTO v_views, v_routines
+    FROM mailgres.schema_objects o;
+    -- One statement for all, because they depend on each other.
+    EXECUTE coalesce('DROP VIEW IF EXISTS ' || v_views, '');
+    -- Everything in the schema but the table of the migrations, which is still in use.
+    ALTER SCHEMA mailgres RENAME TO mailgres_dropped;
+    CREATE SCHEMA mailgres;
+    ALTER TABLE mailgres_dropped.schema_version SET SCHEMA mailgres;
+    DROP SCHEMA mailgres_dropped CASCADE;
+    -- A function with a type of the dropped schema in its signature is already gone.
+    EXECUTE coalesce('DROP ROUTINE IF EXISTS ' || v_routines, '');
+END
+$$;
 
-{functions}
 {tables}"""
 
 
@@ -50,28 +58,19 @@ class Released(Exception):
 
 
 def concatenate(sql: Path) -> str:
-    """Return all of `sql/` as one text that names the file of each part."""
-    parts = [
-        f"\n-- ---- sql/{path.relative_to(sql).as_posix()}\n\n"
-        + path.read_text(encoding="utf-8").strip()
-        + "\n"
-        for path in resources.sql_files(sql)
-    ]
-    return _UP.format(name=INITIAL) + "".join(parts)
+    """Return the statements of `sql/` that belong to revisions, with the file of each."""
+    parts, file = [_UP.format(name=INITIAL)], None
+    for each in Sources(sql).versioned:
+        if each.file != file:
+            parts.append(f"\n-- ---- sql/{each.file}\n")
+            file = each.file
+        parts.append(f"\n{each.text}\n")
+    return "".join(parts)
 
 
-def undo(up: str) -> str:
-    """Return the SQL that drops what `up` creates."""
-    found: dict[str, list[str]] = {"VIEW": [], "FUNCTION": [], "TABLE": []}
-    for match in _PUBLIC_OBJECT.finditer(up):
-        found[match["kind"]].append(match["name"])
-    return _DOWN.format(
-        name=INITIAL,
-        views=_drop("VIEW", found["VIEW"]),
-        # A function with a type of the dropped schema in its signature is already gone.
-        functions=_drop("FUNCTION IF EXISTS", found["FUNCTION"]),
-        tables=_drop("TABLE", found["TABLE"]),
-    )
+def undo(sql: Path) -> str:
+    """Return the SQL that drops what the initial revision creates."""
+    return _DOWN.format(name=INITIAL, tables=_drop("TABLE", Sources(sql).tables("public")))
 
 
 def _drop(kind: str, names: list[str]) -> str:
@@ -104,12 +103,43 @@ def is_stale(sql: Path, frozen: Path) -> bool:
     return not up.exists() or up.read_text(encoding="utf-8") != concatenate(sql)
 
 
+def versioned_digest(sql: Path) -> str:
+    """Return a hash of the statements that belong to revisions."""
+    text = "\n".join(each.text for each in Sources(sql).versioned)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def known_digests(frozen: Path) -> dict[str, str]:
+    """Return that hash for each revision, as it was when the revision was frozen."""
+    place = frozen / "SOURCES"
+    lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def missing_revision(sql: Path, frozen: Path) -> str | None:
+    """Return what to do if tables changed since the last release and no revision says how."""
+    newest = resources.revisions(frozen.parent)[-1]
+    known = known_digests(frozen).get(newest)
+    if newest not in released(frozen) or known == versioned_digest(sql):
+        return None
+    return (
+        f"sql/ has tables, types, indexes or rows that no revision makes: {newest} is released."
+        " Run `make revision NAME=what_it_does`, complete the two files that it writes, and run"
+        " `make freeze`."
+    )
+
+
 def freeze(sql: Path, frozen: Path) -> None:
     """Write the initial revision while it is unreleased, and the checksums of all."""
     if INITIAL not in released(frozen):
         up = concatenate(sql)
         (frozen / f"{INITIAL}.up.sql").write_text(up, encoding="utf-8")
-        (frozen / f"{INITIAL}.down.sql").write_text(undo(up), encoding="utf-8")
+        (frozen / f"{INITIAL}.down.sql").write_text(undo(sql), encoding="utf-8")
+    newest = max(resources.revisions(frozen.parent), default=INITIAL)
+    if newest not in released(frozen):
+        known = known_digests(frozen) | {newest: versioned_digest(sql)}
+        lines = (f"{digest}  {name}\n" for name, digest in sorted(known.items()))
+        (frozen / "SOURCES").write_text("".join(lines), encoding="utf-8")
     sums = frozen / "SHA256SUMS"
     _refuse_changes(frozen, sums.read_text(encoding="utf-8") if sums.exists() else "")
     sums.write_text(checksums(frozen), encoding="utf-8")

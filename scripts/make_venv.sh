@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a virtual environment with the newest supported Python there is, and installs mailgres in
-# it, editable, with everything for development at the versions of requirements/dev.txt.
+# it, editable, with everything for development: the versions and hashes of requirements/dev.txt.
 # PYTHON=/path/to/python chooses the interpreter.
 set -eu
 
@@ -24,5 +24,6 @@ if ! "$venv/bin/python" -c "$supported" >/dev/null 2>&1; then
     echo "making $venv with $("$python" --version)"
     "$python" -m venv --clear "$venv"
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --constraint requirements/dev.txt --editable '.[dev,embedded,ses,http]'
+pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+pip install --require-hashes --requirement requirements/dev.txt
+pip install --no-deps --no-build-isolation --editable .

@@ -140,7 +140,7 @@ def learn(conn: psycopg.Connection) -> None:
     first = "SELECT id FROM email_queue WHERE status = %s ORDER BY id LIMIT 1"
     bounced = conn.execute(first, ("sent",)).fetchone()
     dead = conn.execute(first, ("failed",)).fetchone()
-    conn.execute("SELECT record_email_event('bounced', %s)", bounced)
+    conn.execute("SELECT record_email_event(NULL, 'bounced', p_queue_id => %s)", bounced)
     conn.execute("SELECT retry_email(%s)", dead)
     work(conn, 1)
 

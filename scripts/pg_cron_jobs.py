@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mailgres.janitor import JANITORS
-from mailgres.janitor.janitors import LOG_DEAD_LETTERS
 
 if TYPE_CHECKING:
     from mailgres.janitor import Janitor
@@ -21,7 +20,7 @@ HEAD = """\
 -- run as the role that scheduled them. Running it again replaces them. Workers may run the same
 -- janitors at the same time.
 --
--- For emails about dead letters, first: SET mailgres.alert_email = 'ops@example.com';
+-- For emails about alerts and dead letters, first: SET mailgres.alert_email = 'ops@example.com';
 
 """
 FOOT = """\
@@ -36,29 +35,22 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 def text() -> str:
     """Return the content of the file."""
-    jobs = [(one, _command(one)) for one in JANITORS.values() if one.locked]
-    left_out = [one.name for one, command in jobs if command is None]
-    lines = [_job(one, command) for one, command in jobs if command]
-    if left_out:
-        lines.append(f"-- Left to workers and `mailgres janitor`: {', '.join(left_out)}.\n\n")
-    return HEAD + "".join(lines) + FOOT
+    return HEAD + "".join(_job(one) for one in JANITORS.values() if one.locked) + FOOT
 
 
-def _command(one: Janitor) -> str | None:
-    """Return a format string with the SQL of one chunk; None if SQL alone is not enough."""
+def _command(one: Janitor) -> str:
+    """Return a format string with the SQL of one chunk."""
     known = {
-        "chunk": str(one.chunk),
+        "chunk": "NULL" if one.name == "notify" else str(one.chunk),  # a job has no log to write to
         "lock": f"'mailgres.{one.action}'",
         "alert_email": "%1$L",
         "webhook": "NULL",
     }
-    if one is LOG_DEAD_LETTERS or not known.keys() >= set(_PARAMETER.findall(one.query)):
-        return None  # a job has no log to write to
     return _PARAMETER.sub(lambda match: known[match[1]], one.query)
 
 
-def _job(one: Janitor, command: str) -> str:
-    name = f"'mailgres-{one.name}'"
+def _job(one: Janitor) -> str:
+    name, command = f"'mailgres-{one.name}'", _command(one)
     title = f"-- {one.name}: {one.purpose}.\n"
     if "%" not in command:
         return f"{title}SELECT cron.schedule({name}, '* * * * *',\n$${command}$$);\n\n"

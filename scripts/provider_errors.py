@@ -46,7 +46,7 @@ def _row(rule: Rule) -> str:
         statuses(rule) if rule.status is not None else "",
         _code(rule.text),
         _code(kind(rule)),
-        rule.meaning + (" The address is not written to again." if rule.suppress else ""),
+        rule.meaning + (" The address is suppressed." if rule.suppress else ""),
     )
     return f"| {' | '.join(cells)} |\n"
 

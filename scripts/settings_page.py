@@ -37,6 +37,9 @@ unknown key of the file and an unknown variable `MAILGRES_…` are errors that s
 it does anything. Keep secrets in the environment, or in a file that only its owner can read
 (`chmod 600 mailgres.toml`); otherwise mailgres warns.
 
+Worker and service follow the options of accounts (keys, URLs, the secrets of webhooks) in the file
+[without a restart](events.md#replace-a-secret-or-a-key); other settings are read once.
+
 Durations are written as `500ms`, `30s`, `5m`, `1.5h` or `2d`; a plain number means seconds.
 """
 

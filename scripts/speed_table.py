@@ -127,6 +127,46 @@ def of_the_providers() -> list[tuple[str, str, str]]:
     ]
 
 
+def of_the_webhooks() -> list[tuple[str, str, str]]:
+    """Return the rows about what providers report."""
+    found = result("webhooks")
+    alone, health = found["one_caller"], found["health_check"]
+    return [
+        (
+            "a webhook's answer, after the commit, one event",
+            f"the health check: {health['median_ms']} ms (median)",
+            f"{alone['median_ms']} ms (median), {alone['p99_ms']} ms (99 %)",
+        ),
+        (
+            "a webhook with 100 events in each request",
+            "-",
+            f"{found['100_events_per_request']['events_per_second']:,} events/s",
+        ),
+        *of_the_events(),
+    ]
+
+
+def of_the_events() -> list[tuple[str, str, str]]:
+    """Return the rows about recording events."""
+    found = result("events")
+    alone, beside = found["alone"], found["beside_a_drain"]
+    return [
+        (
+            "`record_email_events`, 100 events in a call",
+            "-",
+            (
+                f"{alone['events_per_s']:,} events/s,"
+                f" {alone['backend_cpu_us_per_event']} µs of the server each"
+            ),
+        ),
+        (
+            "draining while 2,000 events/s are recorded",
+            "draining alone",
+            f"{beside['ratio']} of its rate",
+        ),
+    ]
+
+
 def of_what_people_ask() -> list[tuple[str, str, str]]:
     """Return the rows about a queue with ten million emails."""
     views, operator = result("monitoring")["views"], result("operator")
@@ -167,7 +207,13 @@ def steps() -> str:
 
 def speed_table() -> str:
     """Return all figures of the committed results."""
-    rows = [*of_the_queue(), *of_the_worker(), *of_the_providers(), *of_what_people_ask()]
+    rows = [
+        *of_the_queue(),
+        *of_the_worker(),
+        *of_the_providers(),
+        *of_the_webhooks(),
+        *of_what_people_ask(),
+    ]
     return f"{_table(rows)}{steps()}\n"
 
 

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mailgres
 from mailgres import resources
 from mailgres.templates import Draft, read_templates
 from mailgres.templates.draft import SETTINGS
-
-if TYPE_CHECKING:
-    from mailgres.templates import Content
 
 STARTER = Path(mailgres.__file__).parent / "starter"
 SEED = Path("50_seed", "30_starter_templates.sql")
@@ -28,30 +24,39 @@ HEAD = """\
 
 
 def seed() -> str:
-    """Return the SQL that pushes the starter templates."""
-    return HEAD + "".join(map(_push, read_templates([STARTER])))
+    """Return the SQL that writes the starter templates; a revision calls no other function."""
+    return HEAD + "".join(map(_insert, read_templates([STARTER])))
 
 
-def _push(draft: Draft) -> str:
+def _insert(draft: Draft) -> str:
     settings = {key: default for key, (_, default) in SETTINGS.items()} | draft.settings
-    given = {key: value for key, value in settings.items() if value is not None}
-    contents = ",\n".join(_content(locale, each) for locale, each in draft.contents.items())
+    given = {key: _value(value) for key, value in settings.items() if value not in (None, [])}
+    contents = ",\n".join(_content(draft, locale) for locale in draft.contents)
+    columns = ", ".join(("template_type", *given))
+    values = ", ".join((_literal(draft.name), *given.values()))
     return f"""
-DO $seed$ BEGIN PERFORM mailgres.push_template({_literal(draft.name)},
-p_default_locale => {_literal(draft.default_locale)},
-p_settings => {_literal(json.dumps(given, ensure_ascii=False))},
-p_contents => jsonb_build_object(
-{contents})); END $seed$;
-"""
+INSERT INTO public.email_templates ({columns}) VALUES
+({values});
+
+INSERT INTO mailgres.template_versions
+(template_type, version, locale, is_default, subject, html, text) VALUES
+{contents};
+"""  # noqa: S608 - from files of this repository
 
 
-def _content(locale: str, content: Content) -> str:
-    parts = ",\n".join(f"'{part}', {_literal(text)}" for part, text in content.parts().items())
-    return f"'{locale}', jsonb_build_object(\n{parts})"
+def _value(value: object) -> str:
+    return _literal(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _content(draft: Draft, locale: str) -> str:
+    is_default = str(locale == draft.default_locale).lower()
+    parts = draft.contents[locale].parts()
+    texts = ",\n".join(_literal(parts[part].strip()) for part in ("subject", "html", "text"))
+    return f"({_literal(draft.name)}, 1, '{locale}', {is_default},\n{texts})"
 
 
 def _literal(text: str) -> str:
-    if "$mail$" in text or "$seed$" in text:
+    if "$mail$" in text:
         raise ValueError("a starter template contains the quote of the seed")
     return f"$mail${text}$mail$"
 

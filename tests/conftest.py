@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import hypothesis
 import psycopg
 import pytest
 
 import freeze
 from mailgres import embedded, migrate, resources
 from support import privacy
+from support.not_run import pytest_deselected, pytest_terminal_summary, pytest_testnodedown
 from support.postgres import GIVEN_URL, Connect, Server, database_name, open_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["pytest_deselected", "pytest_terminal_summary", "pytest_testnodedown"]
 
 CONNECTION_VARIABLES = (
     "DATABASE_URL",
@@ -40,6 +46,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# The same examples in every run: what turns a run red is a change. The profile `random` has others.
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.register_profile("random", derandomize=False)
+hypothesis.settings.load_profile("fixed")
+
+
+def _memory() -> Path | None:
+    """Memory, if there is enough: a database for every test costs a disk a second or so."""
+    memory = Path("/dev/shm")  # noqa: S108 - the directories below it are private
+    if not memory.is_dir() or os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        return None
+    return memory if shutil.disk_usage(memory).free > 4 * 1024**3 else None
+
+
+# Every server that a test starts is there; pytest's own directories, which stay, are not.
+if memory := _memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    tempfile.tempdir = str(memory)
+
+
 @pytest.fixture(autouse=True)
 def _no_database_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test reach a database that the developer's shell happens to name."""
@@ -48,17 +74,16 @@ def _no_database_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _no_terminal_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables have their natural width, whatever terminal the developer has."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def _private_logs() -> Iterator[None]:
     """Let no test pass in which a log line has a recipient, a subject, a payload or a secret."""
     with contextmanager(privacy.watch)():
         yield
-
-
-def _fast_place() -> Path | None:
-    """Memory, if there is enough: a database for every test costs a disk a second or so."""
-    memory = Path("/dev/shm")  # noqa: S108 - the directory below it is private
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 1024**3
-    return memory if roomy else None
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +94,7 @@ def server() -> Iterator[Server]:
             yield given
         return
     # Not pytest's own directory: below it, the account that root's server runs as cannot enter.
-    with TemporaryDirectory(prefix="mailgres-tests-", dir=_fast_place()) as directory:
+    with TemporaryDirectory(prefix="mailgres-tests-") as directory:
         Path(directory).chmod(0o711)
         with (
             embedded.server(Path(directory), settings=FASTER | PREPARED) as url,
@@ -82,10 +107,12 @@ def server() -> Iterator[Server]:
 def migrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The migrations, with `sql/` as it is now.
 
-    While somebody works on `sql/`, the frozen copy is behind; the tests then run on what is
+    While `sql/` is being changed, the frozen copy is behind; the tests then run on what is
     written, and only the test of the frozen copy asks for `make freeze`.
     """
     directory = resources.migrations_directory()
+    if missing := freeze.missing_revision(resources.sql_directory(), directory / "frozen"):
+        pytest.fail(missing, pytrace=False)
     if not freeze.is_stale(resources.sql_directory(), directory / "frozen"):
         return directory
     copy = tmp_path_factory.mktemp("migrations") / "migrations"
@@ -100,6 +127,9 @@ def template(server: Server, migrations: Path) -> Iterator[str]:
     with server.database() as url:
         with server.one_at_a_time():
             migrate.upgrade(url, directory=migrations)
+        with psycopg.connect(url, autocommit=True) as admin:
+            # Its clones are copies, which would be quarantined.
+            admin.execute("SELECT mailgres.release_quarantine(p_anywhere => true)")
         yield database_name(url)
 
 

@@ -21,7 +21,7 @@ from support.postgres import Server
         "host=db port=6543 user=me password=p@ss dbname=mail",
     ],
 )
-def test_database_url_spellings(url: str) -> None:
+def test_every_form_of_a_database_url_is_understood(url: str) -> None:
     assert conninfo_to_dict(conninfo(url)) == {
         "host": "db",
         "port": "6543",
@@ -34,7 +34,7 @@ def test_database_url_spellings(url: str) -> None:
     }
 
 
-def test_what_the_url_says_stands() -> None:
+def test_options_of_the_url_override_ours() -> None:
     url = "postgresql://db/mail?connect_timeout=3&application_name=mine&sslmode=require"
     given = conninfo_to_dict(conninfo(url, application_name="mailgres migrate"))
     assert given["connect_timeout"] == "3"
@@ -43,7 +43,7 @@ def test_what_the_url_says_stands() -> None:
 
 
 @pytest.mark.parametrize("url", [None, "", "  "])
-def test_no_url(url: str | None) -> None:
+def test_a_missing_database_url_is_a_clear_error(url: str | None) -> None:
     with pytest.raises(BadDatabaseUrl, match="No database was named"):
         conninfo(url)
 
@@ -78,24 +78,24 @@ def test_bad_urls_are_not_repeated(url: str) -> None:
         ("hostaddr=10.0.0.1 user=me", "10.0.0.1:5432/me"),
     ],
 )
-def test_database_url_describe(url: str, text: str) -> None:
+def test_a_database_url_is_described_without_its_password(url: str, text: str) -> None:
     assert describe(url) == text
 
 
-def test_database_url_unreachable() -> None:
+def test_an_unreachable_database_is_reported_without_its_password() -> None:
     with pytest.raises(DatabaseUnreachable, match="Connection refused") as raised:
         connect("postgresql://me:secret@127.0.0.1:1/mail")
     assert "secret" not in str(raised.value)
     assert "\n" not in raised.value.message
 
 
-def test_a_database_that_is_not_there(server: Server) -> None:
+def test_a_missing_database_is_reported_as_unreachable(server: Server) -> None:
     url = server.url.rpartition("/")[0] + "/no_such_database"
     with pytest.raises(DatabaseUnreachable, match='"no_such_database" does not exist'):
         connect(url)
 
 
-def test_database_url_connect(server: Server) -> None:
+def test_connections_have_our_settings(server: Server) -> None:
     with connect(server.url, application_name="a test", autocommit=True) as connection:
         assert connection.autocommit
         assert connection.prepare_threshold is None
@@ -103,6 +103,6 @@ def test_database_url_connect(server: Server) -> None:
         assert row == ("a test",)
 
 
-def test_database_url_first_line() -> None:
+def test_the_first_line_of_an_error_ends_without_a_dot() -> None:
     assert first_line(psycopg.OperationalError("it failed.\n\tIs it running?")) == "it failed"
     assert first_line(psycopg.OperationalError()) == "OperationalError"

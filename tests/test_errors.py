@@ -43,7 +43,7 @@ def test_every_error_has_a_message_of_its_own(cls: type[MailgresError]) -> None:
 
 
 @pytest.mark.parametrize("cls", [c for c in every() if c is not MailgresError])
-def test_every_error_says_what_to_do(cls: type[MailgresError]) -> None:
+def test_every_error_has_a_hint(cls: type[MailgresError]) -> None:
     assert cls().hint
 
 

@@ -70,6 +70,7 @@ CLASSES += [
     "--",
     "a ",
     "\\'",
+    "postgres://",
 ]
 SHORT, LONG = 2_000, 16_000
 GROWTH = 24
@@ -124,7 +125,7 @@ def _method(call: ast.Call) -> str | None:
 
 
 def rules() -> dict[str, Used]:
-    """Patterns by which faults are told apart."""
+    """Patterns by which faults are distinguished."""
     return {
         f"rule {rule.text}": Used(re.compile(rule.text, re.IGNORECASE), frozenset({"search"}))
         for rule in (*RESEND_RULES, *SES_RULES, *SMTP_RULES)
@@ -152,7 +153,7 @@ def check(act: Callable[[str], object], unit: str, what: str) -> None:
 
 
 def acts(used: Used) -> Iterator[Callable[[str], object]]:
-    """What is done with a pattern; of methods that find all, one is as good as another."""
+    """Yield what is done with a pattern; methods that find all matches are alike."""
     if used.methods & {"sub", "subn", "findall", "finditer", "split"}:
         yield lambda text: used.pattern.sub("", text)
     if "search" in used.methods:

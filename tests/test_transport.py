@@ -21,7 +21,7 @@ OPENSSL = shutil.which("openssl")
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-def test_what_stays_on_the_machine_needs_no_tls(address: str) -> None:
+def test_local_connections_need_no_tls(address: str) -> None:
     assert protection(Transport(address, encrypted=False)) == "local"
 
 
@@ -133,7 +133,7 @@ def test_a_real_connection_says_how_it_is_protected(
     assert protection(replace(found, address=ELSEWHERE)) == expected
 
 
-def test_the_system_s_certificates_verify(secured: tuple[str, Path]) -> None:
+def test_the_certificates_of_the_system_imply_verification(secured: tuple[str, Path]) -> None:
     url, _ = secured
     if psycopg.pq.version() < 160000:
         pytest.skip("this libpq does not know sslrootcert=system")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mailgres import __version__
+from mailgres import __version__, resources
 
 ROOT = Path(__file__).resolve().parents[1]
-CONSTRAINTS = ROOT / "requirements" / "dev.txt"
+LOCK = ROOT / "requirements" / "runtime.txt"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,18 +32,20 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the sdist, so that both are complete."""
     target = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", target, ROOT, cwd=target)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", target, ROOT, cwd=target)
     (built,) = target.glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The console script in an environment that holds the wheel and what it requires."""
+    """The console script in an environment with the wheel and the locked packages."""
     place = tmp_path_factory.mktemp("elsewhere")
     run(sys.executable, "-m", "venv", "venv", cwd=place)
     python = place / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--constraint", CONSTRAINTS, wheel, cwd=place)
+    run(python, "-m", "pip", "install", "--require-hashes", "--requirement", LOCK, cwd=place)
+    run(python, "-m", "pip", "install", "--no-deps", wheel, cwd=place)
+    run(python, "-m", "pip", "check", cwd=place)
     return python.with_name("mailgres")
 
 
@@ -56,7 +58,7 @@ def files(name: str) -> set[str]:
     }
 
 
-def test_it_carries_the_sql_and_the_migrations(wheel: Path) -> None:
+def test_the_wheel_contains_sql_and_migrations(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert files("sql") <= names
@@ -66,12 +68,13 @@ def test_it_carries_the_sql_and_the_migrations(wheel: Path) -> None:
     assert tops == {"mailgres", f"mailgres-{__version__}.dist-info"}
 
 
-def test_wheel_it_migrates(program: Path, empty_database_url: str) -> None:
+def test_the_wheel_migrates_a_database(program: Path, empty_database_url: str) -> None:
     elsewhere = program.parents[2]
     created = run(program, "migrate", cwd=elsewhere, DATABASE_URL=empty_database_url)
-    assert created == "Created the schema at 0001_initial.\n"
+    assert created == f"Created the schema at {resources.schema_revision()}.\n"
     run(program, "migrate", "--check", cwd=elsewhere, DATABASE_URL=empty_database_url)
 
 
-def test_it_prints_the_sql(program: Path) -> None:
+def test_the_wheel_prints_the_sql_and_the_runbook(program: Path) -> None:
+    assert "provider" in run(program, "alerts", "explain", "circuit_open", cwd=program.parent)
     assert "CREATE TABLE public.email_queue" in run(program, "migrate", "--sql", cwd=program.parent)

@@ -4,9 +4,9 @@
 -- run as the role that scheduled them. Running it again replaces them. Workers may run the same
 -- janitors at the same time.
 --
--- For emails about dead letters, first: SET mailgres.alert_email = 'ops@example.com';
+-- For emails about alerts and dead letters, first: SET mailgres.alert_email = 'ops@example.com';
 
--- promote: makes waiting emails ready that are due.
+-- promote: makes waiting emails ready when they are due.
 SELECT cron.schedule('mailgres-promote', '* * * * *',
 $$SELECT mailgres.promote(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.promote'))$$);
 
@@ -14,60 +14,57 @@ $$SELECT mailgres.promote(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_ca
 SELECT cron.schedule('mailgres-reap', '* * * * *',
 $$SELECT mailgres.reap(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.reap'))$$);
 
--- expire: ends waiting emails whose time is over.
+-- expire: marks waiting emails as dead when they expire.
 SELECT cron.schedule('mailgres-expire', '* * * * *',
 $$SELECT mailgres.expire(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.expire'))$$);
 
--- archive_dead_letters: moves emails to the archive that have been dead for long.
+-- archive_dead_letters: moves old dead letters to the archive.
 SELECT cron.schedule('mailgres-archive_dead_letters', '* * * * *',
 $$SELECT mailgres.archive_dead_letters(200)
 WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.archive_dead_letters'))$$);
 
--- purge_archive: deletes archived emails whose time in the archive is over.
+-- purge_archive: deletes archived emails that have expired.
 SELECT cron.schedule('mailgres-purge_archive', '* * * * *',
 $$SELECT mailgres.purge_archive(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.purge_archive'))$$);
 
--- delete_expired_emails: removes emails that were sent or cancelled long ago.
+-- delete_expired_emails: deletes emails that were sent or cancelled long ago.
 SELECT cron.schedule('mailgres-delete_expired_emails', '* * * * *',
 $$SELECT mailgres.delete_expired_emails(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_emails'))$$);
+
+-- report_captured: records the events that the provider capture simulates.
+SELECT cron.schedule('mailgres-report_captured', '* * * * *',
+$$SELECT mailgres.report_captured(100) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.report_captured'))$$);
+
+-- delete_captured: deletes captured messages that have expired.
+SELECT cron.schedule('mailgres-delete_captured', '* * * * *',
+$$SELECT mailgres.delete_captured(500) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_captured'))$$);
 
 -- fold_rollups: adds new counts to the rollups.
 SELECT cron.schedule('mailgres-fold_rollups', '* * * * *',
 $$SELECT mailgres.fold_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.fold_rollups'))$$);
 
--- measure_depth: counts what is open.
+-- measure_depth: counts the emails that are not settled.
 SELECT cron.schedule('mailgres-measure_depth', '* * * * *',
 $$SELECT mailgres.measure_depth() WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.measure_depth'))$$);
 
--- delete_expired_rollups: removes counts that are too old to be asked for.
+-- delete_expired_rollups: deletes old counts.
 SELECT cron.schedule('mailgres-delete_expired_rollups', '* * * * *',
 $$SELECT mailgres.delete_expired_rollups(10000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_rollups'))$$);
 
--- delete_stale_workers: forgets workers not seen for a day.
+-- match_email_events: matches events of providers with emails that were not known yet.
+SELECT cron.schedule('mailgres-match_email_events', '* * * * *',
+$$SELECT mailgres.match_email_events(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.match_email_events'))$$);
+
+-- delete_stale_workers: deletes workers that were not seen for a day.
 SELECT cron.schedule('mailgres-delete_stale_workers', '* * * * *',
 $$SELECT mailgres.delete_stale_workers(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_stale_workers'))$$);
 
--- notify_dead_letters: tells people of new dead letters.
-SELECT cron.schedule('mailgres-notify_dead_letters', '* * * * *',
-format($$SELECT (x.done).handled, (x.done).to_log
-FROM (SELECT mailgres.notify_dead_letters(10000, %1$L) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.notify_dead_letters')) OFFSET 0) x$$,
+-- notify: logs dead letters, and notifies people of them and of alerts.
+SELECT cron.schedule('mailgres-notify', '* * * * *',
+format($$SELECT (x.done).handled, (x.done).to_log, (x.done).to_post
+FROM (SELECT mailgres.notify(NULL, %1$L, NULL) AS done
+      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.notify')) OFFSET 0) x$$,
 nullif(current_setting('mailgres.alert_email', true), '')));
-
--- check_alerts: tells people of alerts that fire and that are over.
-SELECT cron.schedule('mailgres-check_alerts', '* * * * *',
-format($$SELECT (x.done).handled, (x.done).to_log
-FROM (SELECT mailgres.check_alerts(%1$L) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.check_alerts')) OFFSET 0) x$$,
-nullif(current_setting('mailgres.alert_email', true), '')));
-
--- deliver_notifications: calls the alert webhook with news.
-SELECT cron.schedule('mailgres-deliver_notifications', '* * * * *',
-$$SELECT (x.done).handled, (x.done).notifications
-FROM (SELECT mailgres.deliver_notifications(NULL) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.deliver_notifications')) OFFSET 0) x$$);
-
--- Left to workers and `mailgres janitor`: log_dead_letters.
 
 -- Deletes old entries of these jobs from the log of pg_cron.
 SELECT cron.schedule('mailgres-history', '23 3 * * *',

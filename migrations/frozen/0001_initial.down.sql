@@ -4,53 +4,29 @@
 
 SET LOCAL client_min_messages = warning;
 
-DROP VIEW
-    public.email_alerts,
-    public.email_common_errors,
-    public.email_dead_letters,
-    public.email_delivery_times,
-    public.email_dlq_by_age,
-    public.email_dlq_by_code,
-    public.email_dlq_by_tenant,
-    public.email_dlq_entries,
-    public.email_dlq_per_hour,
-    public.email_dlq_size,
-    public.email_error_codes,
-    public.email_eta,
-    public.email_failure_rate_by_template,
-    public.email_kpis,
-    public.email_monitoring,
-    public.email_pending_by_template,
-    public.email_providers,
-    public.email_queue_state,
-    public.email_recovery_by_retries,
-    public.email_retried,
-    public.email_success_by_attempt,
-    public.email_tenant_fairness,
-    public.email_throughput,
-    public.email_time_between_attempts,
-    public.email_workers;
-
--- Everything in the schema but the table of the migrations, which is still in use.
-ALTER SCHEMA mailgres RENAME TO mailgres_dropped;
-CREATE SCHEMA mailgres;
-ALTER TABLE mailgres_dropped.schema_version SET SCHEMA mailgres;
-DROP SCHEMA mailgres_dropped CASCADE;
-
-DROP FUNCTION IF EXISTS
-    public.calculate_next_retry_time,
-    public.cancel_email,
-    public.enqueue_email,
-    public.enqueue_emails,
-    public.get_pending_emails_for_retry,
-    public.mark_email_failed,
-    public.mark_email_sent,
-    public.process_pending_emails_for_retry,
-    public.record_email_event,
-    public.reschedule_email,
-    public.retry_email;
+DO $$
+DECLARE
+    v_views     text;
+    v_routines  text;
+BEGIN
+    SELECT string_agg(substr(o.object, 6), ', ') FILTER (WHERE o.object LIKE 'view public.%'),
+           string_agg(substr(o.object, 10), ', ') FILTER (WHERE o.object LIKE 'function public.%')
+    INTO v_views, v_routines
+    FROM mailgres.schema_objects o;
+    -- One statement for all, because they depend on each other.
+    EXECUTE coalesce('DROP VIEW IF EXISTS ' || v_views, '');
+    -- Everything in the schema but the table of the migrations, which is still in use.
+    ALTER SCHEMA mailgres RENAME TO mailgres_dropped;
+    CREATE SCHEMA mailgres;
+    ALTER TABLE mailgres_dropped.schema_version SET SCHEMA mailgres;
+    DROP SCHEMA mailgres_dropped CASCADE;
+    -- A function with a type of the dropped schema in its signature is already gone.
+    EXECUTE coalesce('DROP ROUTINE IF EXISTS ' || v_routines, '');
+END
+$$;
 
 DROP TABLE
+    public.email_events,
     public.email_logs,
     public.email_queue,
     public.email_suppressions,

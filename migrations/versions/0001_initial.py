@@ -1,6 +1,6 @@
 """The whole schema of the first release."""
 
-from mailgres.migrate import run_frozen
+from mailgres.schema.revisions import run_frozen
 
 revision = "0001_initial"
 down_revision = None

@@ -10,6 +10,8 @@ CREATE TABLE mailgres.settings (
     dead_letter_ttl    interval NOT NULL DEFAULT '7 days' CHECK (dead_letter_ttl > '0' AND dead_letter_ttl <= '1000 years'),
     archive_ttl        interval NOT NULL DEFAULT '90 days' CHECK (archive_ttl > '0' AND archive_ttl <= '1000 years'),
     sent_ttl           interval NOT NULL DEFAULT '90 days' CHECK (sent_ttl > '0' AND sent_ttl <= '1000 years'),
+    captured_ttl       interval NOT NULL DEFAULT '7 days' CHECK (captured_ttl > '0' AND captured_ttl <= '1000 years'),
+    captured_bytes     bigint NOT NULL DEFAULT 268435456 CHECK (captured_bytes >= 0),
     counts_ttl         interval NOT NULL DEFAULT '100 days' CHECK (counts_ttl >= '31 days' AND counts_ttl <= '1000 years'),
     database_capacity  bigint CHECK (database_capacity > 0),
     initial            boolean NOT NULL DEFAULT true
@@ -27,6 +29,9 @@ COMMENT ON COLUMN mailgres.settings.config_wait_total IS
 COMMENT ON COLUMN mailgres.settings.dead_letter_ttl IS 'Dead letters move to the archive after this time.';
 COMMENT ON COLUMN mailgres.settings.archive_ttl IS 'Archived dead letters are deleted after this time.';
 COMMENT ON COLUMN mailgres.settings.sent_ttl IS 'Sent and cancelled emails are deleted after this time.';
+COMMENT ON COLUMN mailgres.settings.captured_ttl IS 'Messages of the provider capture are deleted after this time.';
+COMMENT ON COLUMN mailgres.settings.captured_bytes IS
+    'How many bytes of attachments of captured messages are kept; the oldest go first.';
 COMMENT ON COLUMN mailgres.settings.counts_ttl IS
     'Hourly counts are deleted after this time, which is at least the period that the views cover.';
 COMMENT ON COLUMN mailgres.settings.database_capacity IS

@@ -1,6 +1,6 @@
 -- Providers, and routes: ordered lists of providers. A provider is an account: two
--- API keys are two providers. The state that all workers share about one (paused,
--- told to wait, circuit open) lives in its row.
+-- API keys are two providers. Its row holds the state that all workers share: paused,
+-- rate-limited, out of quota, open circuit.
 
 CREATE TABLE mailgres.providers (
     name               text PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$'),
@@ -12,18 +12,18 @@ CREATE TABLE mailgres.providers (
     fixed_batches      boolean NOT NULL DEFAULT false,
     enabled            boolean NOT NULL DEFAULT true,
 
-    -- by hand
+    -- set by an operator
     paused_until       timestamptz,
     pause_reason       text,
 
-    -- by what the provider said
+    -- reported by the provider
     limited_until      timestamptz,
     limited_since      timestamptz,
     limited_by         text CHECK (limited_by IN ('rate', 'quota')),
     daily_quota        int CHECK (daily_quota >= 0),
     monthly_quota      int CHECK (monthly_quota >= 0),
 
-    -- by its failures
+    -- set by its failures
     circuit            text NOT NULL DEFAULT 'closed' CHECK (circuit IN ('closed', 'open', 'half_open')),
     circuit_since      timestamptz NOT NULL DEFAULT mailgres.now(),
     circuit_until      timestamptz,
@@ -40,42 +40,43 @@ CREATE TABLE mailgres.providers (
     probe_until        timestamptz
 );
 
-COMMENT ON TABLE mailgres.providers IS 'Who sends, and the state all workers share about it.';
-COMMENT ON COLUMN mailgres.providers.captures IS 'The provider stores emails in the database; none leaves.';
+COMMENT ON TABLE mailgres.providers IS 'Services that send, and the state that all workers share.';
+COMMENT ON COLUMN mailgres.providers.captures IS 'Whether the provider stores emails in the database instead of sending them.';
 COMMENT ON COLUMN mailgres.providers.idempotent IS
-    'The provider takes idempotency keys: a try whose outcome is unknown may be repeated.';
+    'Whether the provider accepts idempotency keys: an attempt whose outcome is unknown may be repeated.';
 COMMENT ON COLUMN mailgres.providers.key_window IS
-    'How long after the first try a key still protects against a second delivery.';
-COMMENT ON COLUMN mailgres.providers.batch_size IS 'How many emails a call takes.';
+    'How long after the first attempt a key protects against a second delivery.';
+COMMENT ON COLUMN mailgres.providers.batch_size IS 'The most emails in one call.';
 COMMENT ON COLUMN mailgres.providers.fixed_batches IS
-    'A call with several emails has one key, so it is repeated with the same emails or not at all.';
-COMMENT ON COLUMN mailgres.providers.paused_until IS 'An operator paused it until then.';
-COMMENT ON COLUMN mailgres.providers.limited_until IS 'The provider asked to be left alone until then.';
-COMMENT ON COLUMN mailgres.providers.limited_since IS 'When it asked; later than now if the clock went back: mailgres.correct_times().';
-COMMENT ON COLUMN mailgres.providers.limited_by IS 'What for: its rate limit or a quota.';
-COMMENT ON COLUMN mailgres.providers.daily_quota IS 'How many emails it takes in a day (UTC).';
-COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'How many emails it takes in a month (UTC).';
+    'Whether a call with several emails has one key, so that it is repeated with the same emails or not at all.';
+COMMENT ON COLUMN mailgres.providers.paused_until IS 'Until when an operator paused it.';
+COMMENT ON COLUMN mailgres.providers.limited_until IS 'Until when it is rate-limited or out of quota.';
+COMMENT ON COLUMN mailgres.providers.limited_since IS 'Since when; later than now if the clock was set back: mailgres.correct_times().';
+COMMENT ON COLUMN mailgres.providers.limited_by IS 'Which of the two: rate or quota.';
+COMMENT ON COLUMN mailgres.providers.daily_quota IS 'The most emails per day (UTC).';
+COMMENT ON COLUMN mailgres.providers.monthly_quota IS 'The most emails per month (UTC).';
 COMMENT ON COLUMN mailgres.providers.circuit IS
-    'closed: in use; open: failing, left alone; half_open: one call tries whether it is back.';
+    'closed: calls are made; open: no calls, because it failed; half_open: one probe tests whether it works again.';
 COMMENT ON COLUMN mailgres.providers.circuit_until IS
-    'When an open circuit lets one call through; null means not by itself.';
+    'When an open circuit allows a probe; null means that an operator has to reset it.';
 COMMENT ON COLUMN mailgres.providers.failure_threshold IS
-    'So many failed calls within failure_window open the circuit if failure_share is reached too, or so many in a row.';
+    'This many failed calls open the circuit: within failure_window if failure_share is reached too, or in a row.';
 COMMENT ON COLUMN mailgres.providers.failure_share IS
-    'Failed calls in failure_window open the circuit only if they had at least this part of the emails of that time.';
+    'Failed calls in failure_window open the circuit only if they held at least this share of the emails in that time.';
 COMMENT ON COLUMN mailgres.providers.open_for IS
-    'How long the circuit stays open at first; doubles each time it reopens.';
-COMMENT ON COLUMN mailgres.providers.failures IS 'Failed calls in a row: without an answered call between them.';
-COMMENT ON COLUMN mailgres.providers.failed_at IS 'When the last calls failed, newest last.';
+    'How long the circuit stays open at first; it doubles each time the circuit reopens.';
+COMMENT ON COLUMN mailgres.providers.failures IS 'Consecutive failed calls, with no successful call between them.';
+COMMENT ON COLUMN mailgres.providers.failed_at IS 'The times of the last failed calls, newest last.';
 COMMENT ON COLUMN mailgres.providers.reopened IS 'How often the circuit reopened since it was closed.';
-COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the one call that tries whether it is back.';
+COMMENT ON COLUMN mailgres.providers.probe_token IS 'The lease of the probe.';
 
 CREATE FUNCTION mailgres.is_usable(p mailgres.providers) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN p.enabled
     AND p.circuit = 'closed'
     AND (p.paused_until IS NULL OR p.paused_until <= mailgres.now())
-    AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now());
+    AND (p.limited_until IS NULL OR p.limited_until <= mailgres.now())
+    AND (p.captures OR NOT mailgres.is_quarantined());
 
 COMMENT ON FUNCTION mailgres.is_usable(mailgres.providers) IS
     'Whether emails may be claimed for this provider now.';
@@ -87,9 +88,9 @@ CREATE TABLE mailgres.routes (
     initial     boolean NOT NULL DEFAULT false
 );
 
-COMMENT ON TABLE mailgres.routes IS 'Named ways out of the queue; an email has one.';
+COMMENT ON TABLE mailgres.routes IS 'Named, ordered lists of providers; every email has a route.';
 COMMENT ON COLUMN mailgres.routes.initial IS
-    'Still as the migration made it: the first worker that names providers sets it, and nothing but a command later.';
+    'Whether the route is as the migration created it: the first worker with providers sets it, after that only a command.';
 
 CREATE TABLE mailgres.route_providers (
     route     text NOT NULL REFERENCES mailgres.routes ON DELETE CASCADE,
@@ -102,7 +103,7 @@ CREATE TABLE mailgres.route_providers (
 COMMENT ON TABLE mailgres.route_providers IS
     'The providers of a route in the order of preference.';
 
--- What happened to a provider, for people and alerts. Only ever appended to.
+-- Events of providers, for operators and alerts. Rows are only inserted.
 
 CREATE TABLE mailgres.provider_events (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -113,7 +114,7 @@ CREATE TABLE mailgres.provider_events (
     worker    text
 );
 
-COMMENT ON TABLE mailgres.provider_events IS 'What happened to providers: circuits, pauses, quotas.';
+COMMENT ON TABLE mailgres.provider_events IS 'Events of providers: circuits, pauses, limits, quotas.';
 COMMENT ON COLUMN mailgres.provider_events.event IS
     'CircuitBreakerOpened, CircuitBreakerHalfOpen, CircuitBreakerClosed, RateLimited, QuotaReached, Paused, Resumed, ClockCorrected.';
-COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call showed it; null: by hand.';
+COMMENT ON COLUMN mailgres.provider_events.worker IS 'The worker whose call caused it; null if an operator did.';

@@ -42,7 +42,7 @@ CREATE TRIGGER email_logs_are_append_only
 COMMENT ON TABLE public.email_logs IS
     'Every change of status and every attempt of every email. Append-only.';
 COMMENT ON COLUMN public.email_logs.event IS
-    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: another recipient of a sent email was refused; or what a provider reported: delivered, bounced, complained, failed.';
+    'sent, retry, deferred, dead, cancelled, given_back, lost, reopened, rescheduled; copy_refused: another recipient of a sent email was refused. What providers report later is in email_events.';
 COMMENT ON COLUMN public.email_logs.attempt IS 'Number of the attempt, the first being 1.';
 COMMENT ON COLUMN public.email_logs.claimed_at IS 'When the worker claimed the email for this attempt.';
 COMMENT ON COLUMN public.email_logs.error_detail IS 'The provider''s text, unchanged; for operators only.';

@@ -32,8 +32,7 @@ CREATE TABLE mailgres.rollup_deltas (
 ALTER TABLE mailgres.rollup_deltas REPLICA IDENTITY FULL;
 
 COMMENT ON TABLE mailgres.rollup_deltas IS 'Outcomes of emails that are not yet added to the rollups.';
-COMMENT ON COLUMN mailgres.rollup_deltas.status IS
-    'sent, failed or cancelled; or bounced, which is counted in addition to the status.';
+COMMENT ON COLUMN mailgres.rollup_deltas.status IS 'sent, failed or cancelled.';
 COMMENT ON COLUMN mailgres.rollup_deltas.within IS
     'The upper bound, in seconds, of the bucket of its time to delivery; 0 if it was not sent.';
 COMMENT ON COLUMN mailgres.rollup_deltas.emails IS 'The change of the counts that include deleted emails.';

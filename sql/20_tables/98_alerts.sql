@@ -13,7 +13,7 @@ CREATE TABLE mailgres.alert_rules (
     about        text NOT NULL DEFAULT 'queue'
                  CHECK (about IN ('queue', 'tenant', 'template', 'provider', 'table', 'session', 'janitor')),
     means        text NOT NULL CHECK (means <> ''),
-    runbook      text NOT NULL GENERATED ALWAYS AS ('docs/runbook.md#' || name) STORED,
+    runbook      text NOT NULL GENERATED ALWAYS AS ('mailgres alerts explain ' || name) STORED,
     CONSTRAINT alert_rules_percent CHECK (unit <> '%' OR threshold <= 100)
 );
 
@@ -26,7 +26,7 @@ COMMENT ON COLUMN mailgres.alert_rules.time_window IS
 COMMENT ON COLUMN mailgres.alert_rules.least IS
     'The smallest sample it judges: one failure of two emails at night fires nothing.';
 COMMENT ON COLUMN mailgres.alert_rules.about IS 'What it fires for: the queue as a whole, or each tenant, template and so on.';
-COMMENT ON COLUMN mailgres.alert_rules.runbook IS 'The section of the documentation that says what to do.';
+COMMENT ON COLUMN mailgres.alert_rules.runbook IS 'The command that says what to do.';
 
 CREATE TABLE mailgres.alerts (
     rule         text NOT NULL REFERENCES mailgres.alert_rules ON UPDATE CASCADE ON DELETE CASCADE,

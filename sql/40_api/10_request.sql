@@ -1,34 +1,35 @@
 -- The request that enqueue_email and enqueue_emails share. Its fields are the arguments of
 -- enqueue_email without `p_`. Which values a column accepts, from every writer, is in
--- 20_tables/55_fields.sql.
+-- 10_foundation/60_fields.sql.
 
 CREATE TYPE mailgres.request AS (
-    user_id          uuid,
-    template_type    text,
-    recipient_email  text,
-    payload          jsonb,
-    tenant_id        text,
-    priority         int,
-    scheduled_for    timestamptz,
-    expires_at       timestamptz,
-    idempotency_key  text,
-    correlation_id   text,
-    route            text,
-    retry_policy     text,
-    max_retries      int,
-    retry_delay      interval,
-    max_retry_delay  interval,
-    from_email       text,
-    reply_to         text,
-    subject          text,
-    html             text,
-    text             text,
-    headers          jsonb,
-    tags             jsonb,
-    cc               text[],
-    bcc              text[],
-    attachments      jsonb,
-    also_to          text[]
+    user_id             uuid,
+    template_type       text,
+    recipient_email     text,
+    payload             jsonb,
+    tenant_id           text,
+    priority            int,
+    scheduled_for       timestamptz,
+    expires_at          timestamptz,
+    idempotency_key     text,
+    correlation_id      text,
+    route               text,
+    retry_policy        text,
+    max_retries         int,
+    retry_delay         interval,
+    max_retry_delay     interval,
+    from_email          text,
+    reply_to            text,
+    subject             text,
+    html                text,
+    text                text,
+    headers             jsonb,
+    tags                jsonb,
+    cc                  text[],
+    bcc                 text[],
+    attachments         jsonb,
+    also_to             text[],
+    ignore_suppression  boolean
 );
 
 -- An array of {filename, content (base64), content_type?, content_id?}, 40 MB in all.

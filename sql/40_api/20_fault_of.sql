@@ -2,7 +2,29 @@
 -- that it is inlined into the statements that enqueue; fields that few requests have are checked by
 -- a function that is called for those requests only.
 
-CREATE FUNCTION mailgres.fault_of_options(r mailgres.request) RETURNS text
+-- Functions of their own, so that fault_of_options() is an expression without a subquery:
+-- PL/pgSQL evaluates such an expression without starting the executor.
+CREATE FUNCTION mailgres.is_retry_policy(p_name text) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT
+AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM mailgres.retry_policies p WHERE p.name = p_name);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.is_retry_policy(text) IS 'Whether there is a retry policy of this name.';
+
+CREATE FUNCTION mailgres.is_route(p_name text) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT
+AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM mailgres.routes r WHERE r.route = p_name);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.is_route(text) IS 'Whether there is a route of this name.';
+
+CREATE FUNCTION mailgres.fault_of_options(r mailgres.request, p_tenant text) RETURNS text
     LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
@@ -12,13 +34,11 @@ BEGIN
              OR r.retry_delay NOT BETWEEN '0' AND '30 days'
              OR r.max_retry_delay NOT BETWEEN '0' AND '30 days' THEN 'MG007'
         WHEN r.expires_at <= greatest(r.scheduled_for, mailgres.now()) THEN 'MG008'
-        WHEN r.retry_policy IS NOT NULL AND NOT EXISTS (
-            SELECT FROM mailgres.retry_policies p WHERE p.name = r.retry_policy) THEN 'MG010'
-        WHEN r.route IS NOT NULL AND NOT EXISTS (
-            SELECT FROM mailgres.routes x WHERE x.route = r.route) THEN 'MG011'
+        WHEN NOT mailgres.is_retry_policy(r.retry_policy) THEN 'MG010'
+        WHEN NOT mailgres.is_route(r.route) THEN 'MG011'
         WHEN (r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL)
              AND (r.subject IS NULL OR (r.html IS NULL AND r.text IS NULL)
-                  OR length(r.subject) NOT BETWEEN 1 AND 998 OR r.subject ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]'
+                  OR NOT mailgres.is_subject(r.subject)
                   OR octet_length(r.html) > 5242880 OR octet_length(r.text) > 5242880
                   OR r.template_type !~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$') THEN 'MG012'
         WHEN length(r.idempotency_key) NOT BETWEEN 1 AND 256
@@ -27,32 +47,42 @@ BEGIN
         WHEN NOT mailgres.is_sender(r.from_email) OR NOT mailgres.is_sender(r.reply_to)
              OR NOT mailgres.are_addresses(r.cc) OR NOT mailgres.are_addresses(r.bcc)
              OR NOT mailgres.are_addresses(r.also_to) OR cardinality(r.also_to) > 49 THEN 'MG016'
-        WHEN r.from_email IS NOT NULL AND NOT mailgres.may_send_as(r.tenant_id, r.from_email) THEN 'MG018'
+        WHEN r.from_email IS NOT NULL AND NOT mailgres.may_send_as(p_tenant, r.from_email) THEN 'MG018'
         WHEN NOT mailgres.are_headers(r.headers) OR NOT mailgres.are_tags(r.tags) THEN 'MG017'
     END;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.fault_of_options(mailgres.request) IS
+COMMENT ON FUNCTION mailgres.fault_of_options(mailgres.request, text) IS
     'The SQLSTATE with which a request is refused for its optional fields, or null.';
+
+CREATE FUNCTION mailgres.fault_of_basics(
+    p_recipient text, p_payload jsonb, p_tenant text, p_has_content boolean, t public.email_templates
+) RETURNS text
+    LANGUAGE sql STABLE
+RETURN CASE
+    WHEN (t.template_type IS NULL OR t.retired_at IS NOT NULL) AND NOT p_has_content THEN 'MG001'
+    WHEN mailgres.is_address(p_recipient) IS NOT TRUE THEN 'MG002'
+    WHEN jsonb_typeof(p_payload) IS DISTINCT FROM 'object' THEN 'MG003'
+    WHEN octet_length(p_payload::text) > 1048576 THEN 'MG004'
+    WHEN NOT p_payload ?& t.required_variables AND NOT p_has_content THEN 'MG005'
+    WHEN p_tenant IS NULL OR length(p_tenant) NOT BETWEEN 1 AND 200 THEN 'MG013'
+END;
+
+COMMENT ON FUNCTION mailgres.fault_of_basics(text, jsonb, text, boolean, public.email_templates) IS
+    'The SQLSTATE with which a request is refused for the fields that every request has, or null.';
 
 CREATE FUNCTION mailgres.fault_of(r mailgres.request, t public.email_templates) RETURNS text
     LANGUAGE sql STABLE
-RETURN CASE
-    WHEN (t.template_type IS NULL OR t.retired_at IS NOT NULL)
-         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG001'
-    WHEN mailgres.is_address(r.recipient_email) IS NOT TRUE THEN 'MG002'
-    WHEN jsonb_typeof(r.payload) IS DISTINCT FROM 'object' THEN 'MG003'
-    WHEN octet_length(r.payload::text) > 1048576 THEN 'MG004'
-    WHEN NOT r.payload ?& t.required_variables
-         AND r.subject IS NULL AND r.html IS NULL AND r.text IS NULL THEN 'MG005'
-    WHEN r.tenant_id IS NULL OR length(r.tenant_id) NOT BETWEEN 1 AND 200 THEN 'MG013'
-    WHEN num_nonnulls(
+RETURN coalesce(
+    mailgres.fault_of_basics(
+        r.recipient_email, r.payload, r.tenant_id,
+        r.subject IS NOT NULL OR r.html IS NOT NULL OR r.text IS NOT NULL, t),
+    CASE WHEN num_nonnulls(
         r.priority, r.scheduled_for, r.expires_at, r.idempotency_key, r.correlation_id, r.route,
         r.retry_policy, r.max_retries, r.retry_delay, r.max_retry_delay, r.from_email, r.reply_to,
         r.subject, r.html, r.text, r.headers, r.tags, r.cc, r.bcc, r.attachments, r.also_to) > 0
-        THEN mailgres.fault_of_options(r)
-END;
+        THEN mailgres.fault_of_options(r, r.tenant_id) END);
 
 COMMENT ON FUNCTION mailgres.fault_of(mailgres.request, public.email_templates) IS
     'The SQLSTATE with which a request is refused, or null.';

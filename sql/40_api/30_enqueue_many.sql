@@ -24,21 +24,18 @@ $$;
 COMMENT ON FUNCTION mailgres.resolve(mailgres.request[]) IS
     'Requests with their template, policy and fault.';
 
-CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[], p_attachments boolean) RETURNS uuid[]
-    LANGUAGE plpgsql
+-- The rows of the requests that have no fault. One SELECT, which is inlined, too.
+CREATE FUNCTION mailgres.rows_of(p_requests mailgres.request[], p_ids uuid[])
+    RETURNS TABLE (
+        id uuid, user_id uuid, template_type text, recipient_email text, payload jsonb, max_retries int,
+        next_retry_at timestamptz, ready boolean, tenant_id text, priority int, route text,
+        scheduled_for timestamptz, expires_at timestamptz, idempotency_key text, correlation_id text,
+        retry_policy text, retry_delay interval, max_retry_delay interval,
+        from_email text, reply_to text, subject text, html text, text text, headers jsonb, tags jsonb,
+        cc text[], bcc text[], also_to text[], has_attachments boolean, ignore_suppression boolean)
+    LANGUAGE sql STABLE
 AS $$
-DECLARE
-    v_count     constant int := cardinality(p_requests);
-    v_ids       constant uuid[] := ARRAY(SELECT mailgres.uuid_v7() FROM generate_series(1, v_count));
-    v_inserted  int;
-    v_bad       record;
-BEGIN
-    INSERT INTO public.email_queue
-        (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
-         tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
-         retry_policy, retry_delay, max_retry_delay,
-         from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments)
-    SELECT v_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
+    SELECT p_ids[x.place], (x.request).user_id, coalesce((x.request).template_type, 'inline'),
            (x.request).recipient_email, (x.request).payload,
            coalesce((x.request).max_retries, (x.policy).max_retries),
            x.starts_at, x.starts_at <= mailgres.now(),
@@ -54,11 +51,45 @@ BEGIN
            (x.request).retry_delay, (x.request).max_retry_delay,
            (x.request).from_email, (x.request).reply_to, (x.request).subject, (x.request).html,
            (x.request).text, (x.request).headers, (x.request).tags, (x.request).cc, (x.request).bcc,
-           (x.request).also_to, (x.request).attachments IS NOT NULL
+           (x.request).also_to, (x.request).attachments IS NOT NULL, coalesce((x.request).ignore_suppression, false)
     FROM mailgres.resolve(p_requests) x
     WHERE x.fault IS NULL
-    ORDER BY (x.request).idempotency_key, x.place  -- the same order for all, so that no two wait for each other
-    ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+$$;
+
+COMMENT ON FUNCTION mailgres.rows_of(mailgres.request[], uuid[]) IS
+    'The rows of email_queue for the requests that have no fault.';
+
+-- p_keyed: whether a request may have an idempotency key. ON CONFLICT costs a tenth, and a record
+-- in the WAL for every email, so it is left out where nothing can conflict.
+CREATE FUNCTION mailgres.enqueue_many(p_requests mailgres.request[], p_keyed boolean, p_attachments boolean)
+    RETURNS uuid[]
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count     constant int := cardinality(p_requests);
+    v_ids       constant uuid[] := ARRAY(SELECT mailgres.uuid_v7() FROM generate_series(1, v_count));
+    v_inserted  int;
+    v_bad       record;
+BEGIN
+    IF p_keyed THEN
+        INSERT INTO public.email_queue
+            (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+             tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+             retry_policy, retry_delay, max_retry_delay,
+             from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments,
+             ignore_suppression)
+        SELECT x.* FROM mailgres.rows_of(p_requests, v_ids) x
+        ORDER BY x.idempotency_key, x.id  -- the same order for all, so that no two wait for each other
+        ON CONFLICT (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
+    ELSE
+        INSERT INTO public.email_queue
+            (id, user_id, template_type, recipient_email, payload, max_retries, next_retry_at, ready,
+             tenant_id, priority, route, scheduled_for, expires_at, idempotency_key, correlation_id,
+             retry_policy, retry_delay, max_retry_delay,
+             from_email, reply_to, subject, html, text, headers, tags, cc, bcc, also_to, has_attachments,
+             ignore_suppression)
+        SELECT x.* FROM mailgres.rows_of(p_requests, v_ids) x;
+    END IF;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;
 
     IF v_inserted < v_count THEN
@@ -75,8 +106,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[], boolean) IS
-    'Enqueues requests, all or none, and returns their ids in order; p_attachments says whether any has some.';
+COMMENT ON FUNCTION mailgres.enqueue_many(mailgres.request[], boolean, boolean) IS
+    'Enqueues requests, all or none, and returns their ids in order; p_keyed and p_attachments say whether any has a key or attachments.';
 
 CREATE FUNCTION mailgres.attach(p_requests mailgres.request[], p_ids uuid[]) RETURNS void
     LANGUAGE plpgsql

@@ -35,7 +35,8 @@ BEGIN
             'Compare the types of the arguments of enqueue_email.');
     END;
     v_requests := mailgres.for_caller(v_requests, true);
-    RETURN QUERY SELECT unnest(mailgres.enqueue_many(v_requests, p_emails @? '$[*].attachments'));
+    RETURN QUERY SELECT unnest(mailgres.enqueue_many(
+        v_requests, p_emails @? '$[*].idempotency_key', p_emails @? '$[*].attachments'));
 END
 $$;
 

@@ -152,7 +152,7 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM public.email_suppressions s
         WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email)
-          AND s.tenant_id IN ('*', q.tenant_id));
+          AND s.tenant_id IN ('*', q.tenant_id) AND mailgres.suppresses(s, q.ignore_suppression));
 END
 $$;
 

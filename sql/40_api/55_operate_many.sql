@@ -1,5 +1,5 @@
--- The same for hundreds of emails, for operators' commands: cancel, retry and reschedule in one short
--- transaction, and report the result of each email. A refusal is reported, not raised, so that the
+-- The functions of 50_operate.sql for hundreds of emails, for operators' commands, in one short
+-- transaction. They report the result of each email. A refusal is reported, not raised, so that the
 -- other emails are handled. No function here waits for a row: an email that another session has
 -- locked is reported, too, and the caller can repeat it. So there is no deadlock with claim and
 -- finish.
@@ -55,7 +55,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.with_whole_batches(uuid[]) IS
-    'Locks the rest of uncertain batches, which are sent again as a whole; leaves out emails of which another session has locked the rest.';
+    'Locks the rest of uncertain batches, which are sent again as a whole; leaves out batches of which another session has locked an email.';
 
 CREATE FUNCTION mailgres.not_taken(p_ids uuid[], p_taken uuid[], p_statuses text[]) RETURNS SETOF mailgres.action_result
     LANGUAGE plpgsql
@@ -66,10 +66,10 @@ BEGIN
            CASE WHEN q.id IS NULL THEN 'MG020' ELSE 'MG026' END,
            CASE WHEN q.id IS NULL THEN 'there is no such email in the queue'
                 WHEN p_statuses IS NULL OR q.status = ANY (p_statuses)
-                THEN 'somebody else is changing the email at this moment'
+                THEN 'another session is changing the email'
                 ELSE format('the email is %s now', q.status) END,
            CASE WHEN q.id IS NULL THEN 'Check the id; an email leaves the queue when its retention is over.'
-                ELSE 'Look at it again, and repeat what is still to be done.' END
+                ELSE 'Check the email, then try again if it is still needed.' END
     FROM unnest(p_ids) i(id)
     LEFT JOIN public.email_queue q ON q.id = i.id
     WHERE i.id <> ALL (p_taken);

@@ -1,95 +1,95 @@
--- Reports that a provider makes later, by webhook: delivered, bounced, complained, failed. The event
--- is logged; it settles an uncertain email; a bounce or a complaint suppresses the address. The email
--- is identified by our id (which the provider has as a tag) or by the provider's.
+-- What a provider reports after it accepted an email: the one writer of email_events. It never fails
+-- for what a provider says: an unknown event is kept, an unknown email is looked up again for a day.
+-- Only a call that says nothing is refused.
 
-CREATE FUNCTION mailgres.log_event(q public.email_queue, p_event text, p_message_id text, p_detail text)
-    RETURNS void
-    LANGUAGE plpgsql
-AS $$
-BEGIN
-    INSERT INTO public.email_logs
-        (queue_id, event, from_status, to_status, tenant_id, template_type, provider,
-         provider_message_id, error_message, error_detail)
-    VALUES
-        (q.id, p_event, q.status, q.status, q.tenant_id, q.template_type, q.provider,
-         coalesce(p_message_id, q.provider_message_id),
-         mailgres.redact_recipients(p_detail, q.recipient_email, q.also_to, q.cc, q.bcc), left(p_detail, 4000));
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.log_event(public.email_queue, text, text, text) IS
-    'Logs what a provider reported about an email.';
-
-CREATE FUNCTION public.record_email_event(
-    p_event text,
-    p_queue_id uuid DEFAULT NULL,
-    p_provider_message_id text DEFAULT NULL,
-    p_detail text DEFAULT NULL,
-    p_suppress boolean DEFAULT true
-) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+CREATE FUNCTION mailgres.reported_event(
+    p_provider text, p_event text, p_provider_message_id text, p_queue_id uuid, p_event_id text,
+    p_occurred_at timestamptz, p_recipient_email text, p_detail jsonb
+) RETURNS mailgres.reported_event
+    LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-    v_id     uuid := p_queue_id;
-    v_email  public.email_queue;
-    v_went   constant boolean := p_event IN ('delivered', 'bounced', 'complained');
+    c_longest  constant int := 500;
+    c_largest  constant int := 65536;
+    c_skew     constant interval := '1 hour';  -- a clock that is further ahead is wrong
+    v_detail   jsonb := coalesce(p_detail, '{}');
 BEGIN
-    IF p_event IS NULL OR p_event NOT IN ('delivered', 'bounced', 'complained', 'failed') THEN
-        PERFORM mailgres.refuse('MG025', format('%s is not an event', coalesce(quote_literal(p_event), 'null')),
-            'Give delivered, bounced, complained or failed.');
+    IF coalesce(p_event, '') = '' OR p_provider = '' OR p_provider IS NULL AND p_queue_id IS NULL THEN
+        PERFORM mailgres.refuse('MG025', 'an event needs a name and the provider that reports it',
+            'Give p_provider (the name of the account) and p_event, such as delivered or bounced.');
     END IF;
-    IF v_id IS NULL THEN
-        SELECT l.queue_id INTO v_id FROM public.email_logs l
-        WHERE l.provider_message_id = p_provider_message_id ORDER BY l.id DESC LIMIT 1;
+    IF jsonb_typeof(v_detail) <> 'object' THEN
+        v_detail := jsonb_build_object('text', v_detail #>> '{}');
     END IF;
-    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
+    IF octet_length(v_detail::text) > c_largest THEN
+        v_detail := jsonb_strip_nulls(jsonb_build_object(
+            'kind', left(v_detail ->> 'kind', 100), 'reason', left(v_detail ->> 'reason', 100),
+            'type', left(v_detail ->> 'type', 100), 'text', left(v_detail ->> 'text', 4000),
+            'recipients_unknown', v_detail @> '{"recipients_unknown": true}', 'truncated', true));
     END IF;
-
-    -- A failure is logged before the change that it causes, other events after it.
-    IF NOT v_went THEN
-        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
-    END IF;
-    IF coalesce(p_suppress, true) AND p_event IN ('bounced', 'complained') THEN
-        INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-        VALUES (mailgres.canonical_address(v_email.recipient_email),
-                CASE p_event WHEN 'complained' THEN v_email.tenant_id ELSE '*' END,
-                p_event, mailgres.redact_addresses(p_detail), v_id)
-        ON CONFLICT DO NOTHING;
-    END IF;
-
-    IF v_went AND v_email.status <> 'sent'
-       AND coalesce(v_email.uncertain_since, v_email.attempt_started_at) IS NOT NULL THEN
-        UPDATE public.email_queue q
-        SET status = 'sent', ready = false, sent_at = mailgres.now(), uncertain_since = NULL,
-            provider_message_id = coalesce(p_provider_message_id, q.provider_message_id, q.id::text),
-            dead_at = NULL, dead_reason = NULL,
-            error_message = NULL, error_class = NULL, error_code = NULL, error_detail = NULL,
-            lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL, attempt_started_at = NULL
-        WHERE q.id = v_id;
-    ELSIF p_event = 'failed' AND (v_email.status = 'sent'
-        OR (v_email.uncertain_since IS NOT NULL AND v_email.status IN ('pending', 'failed'))) THEN
-        UPDATE public.email_queue q
-        SET status = 'failed', ready = false, dead_at = coalesce(q.dead_at, mailgres.now()),
-            dead_reason = coalesce(nullif(q.dead_reason, 'uncertain'), 'permanent'), uncertain_since = NULL,
-            sent_at = NULL, error_class = 'permanent', error_code = 'failed',
-            error_detail = left(p_detail, 4000),
-            error_message = coalesce(nullif(p_detail, ''), 'the provider reported that it was not sent')
-        WHERE q.id = v_id;
-    END IF;
-
-    -- A sent email that bounced was not delivered: counted once, until it is sent again.
-    SELECT * INTO v_email FROM public.email_queue q WHERE q.id = v_id;
-    IF p_event = 'bounced' AND v_email.status = 'sent' AND NOT mailgres.has_bounced(v_id) THEN
-        PERFORM mailgres.count_email(v_email, 'bounced', 1, 0);
-    END IF;
-    IF v_went THEN
-        PERFORM mailgres.log_event(v_email, p_event, p_provider_message_id, p_detail);
-    END IF;
-    RETURN true;
+    RETURN ROW(
+        left(p_provider, c_longest), left(p_event, 100), left(nullif(p_provider_message_id, ''), c_longest), p_queue_id,
+        CASE WHEN length(p_event_id) > c_longest THEN 'md5 ' || md5(p_event_id) ELSE nullif(p_event_id, '') END,
+        CASE WHEN p_occurred_at BETWEEN '1970-01-01 00:00+00' AND mailgres.now() + c_skew THEN p_occurred_at
+             ELSE mailgres.now() END,
+        left(nullif(p_recipient_email, ''), c_longest), v_detail)::mailgres.reported_event;
 END
 $$;
 
-COMMENT ON FUNCTION public.record_email_event(text, uuid, text, text, boolean) IS
-    'Records what a provider reports about an email; false if the email is not known.';
+COMMENT ON FUNCTION mailgres.reported_event(text, text, text, uuid, text, timestamptz, text, jsonb) IS
+    'An event as it is recorded: texts cut, times within reason; refuses one without a name or a provider.';
+
+CREATE FUNCTION public.record_email_event(
+    p_provider text,
+    p_event text,
+    p_provider_message_id text DEFAULT NULL,
+    p_queue_id uuid DEFAULT NULL,
+    p_event_id text DEFAULT NULL,
+    p_occurred_at timestamptz DEFAULT NULL,
+    p_recipient_email text DEFAULT NULL,
+    p_detail jsonb DEFAULT '{}'
+) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+    RETURN (mailgres.record_events(ARRAY[mailgres.reported_event(
+        p_provider, p_event, p_provider_message_id, p_queue_id, p_event_id, p_occurred_at, p_recipient_email,
+        p_detail)]))[1];
+END
+$$;
+
+COMMENT ON FUNCTION public.record_email_event(text, text, text, uuid, text, timestamptz, text, jsonb) IS
+    'Records what a provider reports about an email; returns recorded, duplicate (the event was recorded before) or unmatched (the email is not known, or not yet).';
+
+CREATE FUNCTION public.record_email_events(p_events jsonb) RETURNS SETOF text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    c_most    constant int := 1000;
+    v_events  mailgres.reported_event[];
+BEGIN
+    IF p_events IS NULL OR jsonb_typeof(p_events) <> 'array' OR jsonb_array_length(p_events) > c_most
+       OR p_events @? 'strict $[*] ? (@.type() <> "object")' THEN
+        PERFORM mailgres.refuse('MG025', 'the events are not an array of objects, or too many',
+            format('Give a JSON array of at most %s objects with the arguments of record_email_event, without p_.', c_most));
+    END IF;
+    BEGIN
+        v_events := ARRAY(
+            SELECT mailgres.reported_event(r.provider, r.event, r.provider_message_id, r.queue_id, r.event_id,
+                                           r.occurred_at, r.recipient_email, r.detail)
+            FROM ROWS FROM (jsonb_to_recordset(p_events) AS (
+                provider text, event text, provider_message_id text, queue_id uuid, event_id text,
+                occurred_at timestamptz, recipient_email text, detail jsonb)) WITH ORDINALITY r
+            ORDER BY r.ordinality);
+    EXCEPTION WHEN data_exception THEN
+        PERFORM mailgres.refuse('MG025', format('a value has the wrong type: %s', mailgres.redact_addresses(SQLERRM)),
+            'Compare the types of the arguments of record_email_event.');
+    END;
+    RETURN QUERY SELECT unnest(mailgres.record_events(v_events));
+END
+$$;
+
+COMMENT ON FUNCTION public.record_email_events(jsonb) IS
+    'Records many events, all or none, as record_email_event does; returns a word for each, in order.';

@@ -1,12 +1,22 @@
 -- Finds and purges dead letters by the thousand, for operators' commands.
 
+CREATE FUNCTION mailgres.matches_recipient(p_address text, p_wanted text) RETURNS boolean
+    LANGUAGE sql STABLE
+RETURN CASE WHEN p_wanted LIKE '@%'
+            THEN split_part(mailgres.canonical_address(p_address), '@', 2) = mailgres.canonical_address(substr(p_wanted, 2))
+            ELSE mailgres.canonical_address(p_address) = mailgres.canonical_address(p_wanted) END;
+
+COMMENT ON FUNCTION mailgres.matches_recipient(text, text) IS 'Whether an address is the wanted one, or of the wanted @domain.';
+
 -- The newest first. The rows are narrow, so that a million of them are found quickly;
 -- email_dead_letters has everything about one. p_place: queue, archive, or null for both. p_code:
--- none means dead letters without a code.
+-- none means dead letters without a code. p_recipients: addresses in any case, or @ and
+-- a domain.
 CREATE FUNCTION mailgres.find_dead_letters(
     p_tenant text DEFAULT NULL, p_template text DEFAULT NULL, p_code text DEFAULT NULL, p_reason text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_place text DEFAULT NULL,
-    p_limit int DEFAULT NULL
+    p_limit int DEFAULT NULL, p_recipients text[] DEFAULT NULL, p_provider text DEFAULT NULL,
+    p_enqueued_since timestamptz DEFAULT NULL, p_enqueued_until timestamptz DEFAULT NULL
 ) RETURNS TABLE (
     id uuid, tenant_id text, template_type text, error_code text, dead_reason text, dead_at timestamptz,
     archived boolean
@@ -23,6 +33,11 @@ BEGIN
        AND (p_template IS NULL OR q.template_type = p_template)
        AND (p_code IS NULL OR q.error_code = p_code OR p_code = 'none' AND q.error_code IS NULL)
        AND (p_reason IS NULL OR q.dead_reason = p_reason)
+       AND (p_recipients IS NULL OR EXISTS (
+            SELECT FROM unnest(p_recipients) r WHERE mailgres.matches_recipient(q.recipient_email, r)))
+       AND (p_provider IS NULL OR q.provider = p_provider)
+       AND (p_enqueued_since IS NULL OR q.created_at >= p_enqueued_since)
+       AND (p_enqueued_until IS NULL OR q.created_at < p_enqueued_until)
        AND p_place IS DISTINCT FROM 'archive'
      ORDER BY q.due_at DESC, q.id LIMIT p_limit)
     UNION ALL
@@ -33,6 +48,11 @@ BEGIN
        AND (p_template IS NULL OR d.template_type = p_template)
        AND (p_code IS NULL OR d.error_code = p_code OR p_code = 'none' AND d.error_code IS NULL)
        AND (p_reason IS NULL OR d.dead_reason = p_reason)
+       AND (p_recipients IS NULL OR EXISTS (
+            SELECT FROM unnest(p_recipients) r WHERE mailgres.matches_recipient(d.email ->> 'recipient_email', r)))
+       AND (p_provider IS NULL OR d.email ->> 'provider' = p_provider)
+       AND (p_enqueued_since IS NULL OR (d.email ->> 'created_at')::timestamptz >= p_enqueued_since)
+       AND (p_enqueued_until IS NULL OR (d.email ->> 'created_at')::timestamptz < p_enqueued_until)
        AND p_place IS DISTINCT FROM 'queue'
      ORDER BY d.dead_at DESC, d.queue_id LIMIT p_limit)
     ORDER BY 6 DESC, 1
@@ -40,10 +60,11 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.find_dead_letters(text, text, text, text, timestamptz, timestamptz, text, int) IS
+COMMENT ON FUNCTION mailgres.find_dead_letters(
+    text, text, text, text, timestamptz, timestamptz, text, int, text[], text, timestamptz, timestamptz) IS
     'Dead letters in the queue and in the archive, the newest first.';
 
--- A dead letter is identified by the email and its time of death: an email that was retried and died
+-- A dead letter is identified by the email and dead_at: an email that was retried and died
 -- again is another dead letter, which the caller has not seen. Exports have no attachments, so dead
 -- letters in the queue that have some are kept, unless p_with_attachments is true; the archive has no
 -- attachments.
@@ -77,15 +98,15 @@ BEGIN
 
     RETURN QUERY SELECT DISTINCT i, NULL::text, NULL::text, NULL::text FROM unnest(v_queued || v_archived) i;
     RETURN QUERY
-    SELECT i, 'MG027', 'it has attachments, and those are in no export',
-           'Save what is needed of them and give --with-attachments, or leave it: the archive takes it without them.'
+    SELECT i, 'MG027', 'it has attachments, which an export does not contain',
+           'Save the attachments that you need and give --with-attachments, or wait: the archive does not keep attachments.'
     FROM unnest(v_spared) i WHERE i <> ALL (v_archived);
     RETURN QUERY
     SELECT i.id,
            CASE WHEN x.there THEN 'MG026' ELSE 'MG020' END,
-           CASE WHEN x.there THEN 'it was changed since, or somebody else is changing it'
+           CASE WHEN x.there THEN 'it was changed since, or another session is changing it'
                 ELSE 'there is no such dead letter' END,
-           CASE WHEN x.there THEN 'Export it again.' ELSE 'It was purged, or is of another database.' END
+           CASE WHEN x.there THEN 'Export it again.' ELSE 'It was purged, or belongs to another database.' END
     FROM unnest(p_ids) i(id)
     CROSS JOIN LATERAL (
         SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)

@@ -143,7 +143,7 @@ COMMENT ON COLUMN public.email_providers.kind IS 'The kind of provider, such as 
 COMMENT ON COLUMN public.email_providers.enabled IS 'Whether it is used at all.';
 COMMENT ON COLUMN public.email_providers.usable IS 'Whether emails may be sent through it now.';
 COMMENT ON COLUMN public.email_providers.circuit IS
-    'closed: in use; open: failing, not used; half_open: one call probes whether it works again.';
+    'closed: calls are made; open: no calls, because it failed; half_open: one probe tests whether it works again.';
 COMMENT ON COLUMN public.email_providers.circuit_since IS 'Since when the circuit has this state.';
 COMMENT ON COLUMN public.email_providers.circuit_until IS
     'When an open circuit allows one call; null: not without action.';

@@ -57,7 +57,7 @@ FROM (
     SELECT c.retries, c.status, c.emails
     FROM mailgres.counted_by_retries c
     WHERE c.hour >= date_trunc('hour', mailgres.now() - interval '30 days', 'UTC')
-      AND c.retries > 0 AND c.status <> 'bounced'
+      AND c.retries > 0
     UNION ALL
     SELECT o.retries, 'open', o.emails FROM mailgres.current_depth_by_template o WHERE o.retries > 0
 ) x

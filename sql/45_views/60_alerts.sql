@@ -17,4 +17,4 @@ COMMENT ON COLUMN public.email_alerts.figure IS 'The value that was counted or m
 COMMENT ON COLUMN public.email_alerts.threshold IS 'The threshold of the rule.';
 COMMENT ON COLUMN public.email_alerts.unit IS 'The unit of figure and threshold.';
 COMMENT ON COLUMN public.email_alerts.means IS 'What the alert means, in a sentence.';
-COMMENT ON COLUMN public.email_alerts.what_to_do IS 'The section of the runbook.';
+COMMENT ON COLUMN public.email_alerts.what_to_do IS 'The command that prints the section of the runbook.';

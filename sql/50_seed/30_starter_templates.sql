@@ -2,13 +2,14 @@
 -- variable has a fallback. Never edited by hand: scripts/starter_templates.py writes it
 -- from src/mailgres/starter/.
 
-DO $seed$ BEGIN PERFORM mailgres.push_template($mail$signup_confirmation$mail$,
-p_default_locale => $mail$en$mail$,
-p_settings => $mail${"description": "Asks a new user to confirm the address. Variables: name, product, confirmation_url, valid_for.", "required_variables": [], "on_uncertain": "resend", "sample": {"name": "João", "product": "Acme", "confirmation_url": "https://acme.example.com/confirm/4fd1c2", "valid_for": "24 hours"}}$mail$,
-p_contents => jsonb_build_object(
-'en', jsonb_build_object(
-'subject', $mail$Confirm your email address{% if product is defined %} for {{ product }}{% endif %}$mail$,
-'html', $mail$<!doctype html>
+INSERT INTO public.email_templates (template_type, description, on_uncertain, sample) VALUES
+($mail$signup_confirmation$mail$, $mail$Asks a new user to confirm the address. Variables: name, product, confirmation_url, valid_for.$mail$, $mail$resend$mail$, $mail${"name": "João", "product": "Acme", "confirmation_url": "https://acme.example.com/confirm/4fd1c2", "valid_for": "24 hours"}$mail$);
+
+INSERT INTO mailgres.template_versions
+(template_type, version, locale, is_default, subject, html, text) VALUES
+($mail$signup_confirmation$mail$, 1, 'en', true,
+$mail$Confirm your email address{% if product is defined %} for {{ product }}{% endif %}$mail$,
+$mail$<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -50,7 +51,7 @@ p_contents => jsonb_build_object(
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Hello{% if name is defined %} {{ name }}{% endif %},
+$mail$Hello{% if name is defined %} {{ name }}{% endif %},
 
 please confirm that this address is yours, to finish signing up to {{ product | default("our service") }}.
 
@@ -66,9 +67,9 @@ You did not sign up? Then ignore this email: nothing will happen, and we will no
 
 -- 
 You receive this email because this address was entered at {{ product | default("our service") }}.$mail$),
-'pt', jsonb_build_object(
-'subject', $mail$Confirme seu endereço de e-mail{% if product is defined %}: {{ product }}{% endif %}$mail$,
-'html', $mail$<!doctype html>
+($mail$signup_confirmation$mail$, 1, 'pt', false,
+$mail$Confirme seu endereço de e-mail{% if product is defined %}: {{ product }}{% endif %}$mail$,
+$mail$<!doctype html>
 <html lang="pt">
 <head>
 <meta charset="utf-8">
@@ -110,7 +111,7 @@ You receive this email because this address was entered at {{ product | default(
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Olá{% if name is defined %}, {{ name }}{% endif %}!
+$mail$Olá{% if name is defined %}, {{ name }}{% endif %}!
 
 Confirme que este endereço é seu para concluir o cadastro{% if product is defined %} em {{ product }}{% endif %}.
 
@@ -125,15 +126,16 @@ Validade do link: {{ valid_for }}.
 Não foi você? Então ignore este e-mail: nada vai acontecer, e não escreveremos de novo.
 
 -- 
-Você recebeu este e-mail porque este endereço foi informado no cadastro{% if product is defined %} em {{ product }}{% endif %}.$mail$))); END $seed$;
+Você recebeu este e-mail porque este endereço foi informado no cadastro{% if product is defined %} em {{ product }}{% endif %}.$mail$);
 
-DO $seed$ BEGIN PERFORM mailgres.push_template($mail$welcome_user$mail$,
-p_default_locale => $mail$en$mail$,
-p_settings => $mail${"description": "Greets a new user. Variables: name (or user_data.full_name), product, url, support_email.", "required_variables": [], "on_uncertain": "hold", "sample": {"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}}$mail$,
-p_contents => jsonb_build_object(
-'en', jsonb_build_object(
-'subject', $mail$Welcome to {{ product | default("our service") }}$mail$,
-'html', $mail$<!doctype html>
+INSERT INTO public.email_templates (template_type, description, on_uncertain, sample) VALUES
+($mail$welcome_user$mail$, $mail$Greets a new user. Variables: name (or user_data.full_name), product, url, support_email.$mail$, $mail$hold$mail$, $mail${"name": "Ana", "product": "Acme", "url": "https://acme.example.com/start", "support_email": "help@acme.example.com"}$mail$);
+
+INSERT INTO mailgres.template_versions
+(template_type, version, locale, is_default, subject, html, text) VALUES
+($mail$welcome_user$mail$, 1, 'en', true,
+$mail$Welcome to {{ product | default("our service") }}$mail$,
+$mail$<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -171,7 +173,7 @@ p_contents => jsonb_build_object(
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
+$mail$Welcome{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Thank you for joining {{ product | default("our service") }}. Your account is ready, and you can start right away.
 
@@ -183,9 +185,9 @@ Questions? {% if support_email is defined %}Write to {{ support_email }}.{% else
 
 -- 
 You receive this email because an account at {{ product | default("our service") }} was created with this address.$mail$),
-'pt', jsonb_build_object(
-'subject', $mail${% if product is defined %}Boas-vindas: {{ product }}{% else %}Boas-vindas ao nosso serviço{% endif %}$mail$,
-'html', $mail$<!doctype html>
+($mail$welcome_user$mail$, 1, 'pt', false,
+$mail${% if product is defined %}Boas-vindas: {{ product }}{% else %}Boas-vindas ao nosso serviço{% endif %}$mail$,
+$mail$<!doctype html>
 <html lang="pt">
 <head>
 <meta charset="utf-8">
@@ -223,7 +225,7 @@ You receive this email because an account at {{ product | default("our service")
 </div>
 </body>
 </html>$mail$,
-'text', $mail$Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
+$mail$Boas-vindas{% set who = name | default("", true) or (user_data | default({}, true)).full_name | default("", true) %}{% if who %}, {{ who }}{% endif %}!
 
 Obrigado por criar uma conta{% if product is defined %} em {{ product }}{% endif %}. Ela está pronta, e você já pode começar.
 
@@ -234,4 +236,4 @@ Começar: {{ url }}
 Dúvidas? {% if support_email is defined %}Escreva para {{ support_email }}.{% else %}Basta responder a este e-mail.{% endif %} Teremos prazer em ajudar.
 
 -- 
-Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ product }}{% endif %} foi criada com este endereço.$mail$))); END $seed$;
+Você recebeu este e-mail porque uma conta{% if product is defined %} em {{ product }}{% endif %} foi criada com este endereço.$mail$);

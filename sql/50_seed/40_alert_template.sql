@@ -1,12 +1,14 @@
 -- The template of notification emails. Push another version to change it.
 
-DO $seed$ BEGIN PERFORM mailgres.push_template('mailgres_alert', p_default_locale => 'en',
-p_settings => $mail${"description": "Notifies operators and tenants about alerts and dead letters.", "on_uncertain": "resend",
-"sample": {"event": "DeadLetters", "audience": "operators", "new": 3,
-"reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}}$mail$,
-p_contents => jsonb_build_object('en', jsonb_build_object(
-'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: resolved: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
-'text', $mail${% if event == "DeadLetters" %}
+INSERT INTO public.email_templates (template_type, description, on_uncertain, sample) VALUES ('mailgres_alert',
+'Notifies operators and tenants about alerts and dead letters.', 'resend',
+'{"event": "DeadLetters", "audience": "operators", "new": 3,
+"reasons": [{"reason": "permanent", "code": "no_mailbox", "template": "welcome_user", "emails": 3}]}');
+
+INSERT INTO mailgres.template_versions (template_type, version, locale, is_default, subject, text) VALUES
+('mailgres_alert', 1, 'en', true,
+$mail${% if event == "DeadLetters" %}mailgres: {{ new }} new dead letters{% elif new %}mailgres: {{ firing[0].severity }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} and {{ new - 1 }} more{% endif %}{% else %}mailgres: resolved: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} and {{ resolved | length - 1 }} more{% endif %}{% endif %}$mail$,
+$mail${% if event == "DeadLetters" %}
 {{ new }} emails{% if audience != "operators" %} of {{ audience | replace("tenant:", "") }}{% endif %} became dead letters since the last notification:
 
 {% for each in reasons %}
@@ -41,11 +43,10 @@ And {{ more }} more.
 {% if audience == "operators" %}
 All firing alerts:  SELECT * FROM email_alerts;
 {% endif %}
-{% endif %}
-$mail$),
-'pt', jsonb_build_object(
-'subject', $mail${% if event == "DeadLetters" %}mailgres: {{ new }} novas mensagens não entregues{% elif new %}mailgres: {{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[firing[0].severity] }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} e mais {{ new - 1 }}{% endif %}{% else %}mailgres: resolvido: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} e mais {{ resolved | length - 1 }}{% endif %}{% endif %}$mail$,
-'text', $mail${% if event == "DeadLetters" %}
+{% endif %}$mail$),
+('mailgres_alert', 1, 'pt', false,
+$mail${% if event == "DeadLetters" %}mailgres: {{ new }} novas mensagens não entregues{% elif new %}mailgres: {{ {"critical": "crítico", "warning": "aviso", "info": "informação"}[firing[0].severity] }}: {{ firing[0].rule }}{% if firing[0].subject %} ({{ firing[0].subject }}){% endif %}{% if new > 1 %} e mais {{ new - 1 }}{% endif %}{% else %}mailgres: resolvido: {{ resolved[0].rule }}{% if resolved[0].subject %} ({{ resolved[0].subject }}){% endif %}{% if resolved | length > 1 %} e mais {{ resolved | length - 1 }}{% endif %}{% endif %}$mail$,
+$mail${% if event == "DeadLetters" %}
 {{ new }} emails{% if audience != "operators" %} de {{ audience | replace("tenant:", "") }}{% endif %} não foram entregues desde a última mensagem:
 
 {% for each in reasons %}
@@ -80,5 +81,4 @@ E mais {{ more }}.
 {% if audience == "operators" %}
 Todos os alertas ativos:  SELECT * FROM email_alerts;
 {% endif %}
-{% endif %}
-$mail$))); END $seed$;
+{% endif %}$mail$);

@@ -44,4 +44,10 @@ VALUES
     ('webhook_off', 0, 'failures', false, NULL, 0, 'warning', 'queue',
      'The alert webhook failed ten times in a row and is no longer called.'),
     ('janitor_failing', 3, 'failures', true, NULL, 0, 'critical', 'janitor',
-     'A janitor failed several times in a row: its work is not done.');
+     'A janitor failed several times in a row: its work is not done.'),
+    ('quarantined', 5, 'minutes', true, NULL, 0, 'critical', 'queue',
+     'Emails are due for too long because the queue is quarantined: by hand, or because this database is a copy.'),
+    ('bounce_rate', 5, '%', false, '7 days', 100, 'warning', 'tenant',
+     'Too many emails of a tenant bounced hard: providers review accounts at 5 %.'),
+    ('complaint_rate', 0.3, '%', false, '7 days', 300, 'critical', 'tenant',
+     'Too many emails of a tenant were called spam: Gmail and Yahoo refuse senders above 0.3 %.');

@@ -92,11 +92,13 @@ BEGIN
             ('mailgres_operator', 'email_queue', 'ALL'),
             ('mailgres_operator', 'email_templates', 'ALL'),
             ('mailgres_operator', 'email_logs', 'SELECT'),
+            ('mailgres_operator', 'email_events', 'SELECT'),
             ('mailgres_operator', 'email_suppressions', 'ALL'),
             ('mailgres_worker', 'email_templates', 'SELECT'),
             ('mailgres_analyst', 'email_queue', 'SELECT'),
             ('mailgres_analyst', 'email_templates', 'SELECT'),
-            ('mailgres_analyst', 'email_logs', 'SELECT')
+            ('mailgres_analyst', 'email_logs', 'SELECT'),
+            ('mailgres_analyst', 'email_events', 'SELECT')
         ) p(role, tbl, command)
         JOIN pg_catalog.pg_roles r ON r.rolname = p.role
         WHERE NOT EXISTS (
@@ -111,5 +113,3 @@ $$;
 
 COMMENT ON FUNCTION mailgres.secure() IS
     'Revokes rights that nobody decided on, and grants missing ones, for the roles that exist now.';
-
-SELECT mailgres.secure();

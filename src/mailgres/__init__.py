@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from mailgres import errors
-from mailgres.api import cancel, enqueue, enqueue_many, reschedule, retry
-from mailgres.request import Attachment, Email, EmailOptions
+from mailgres.version import __version__
 
 if TYPE_CHECKING:
+    from mailgres import errors
+    from mailgres.api import cancel, enqueue, enqueue_many, reschedule, retry
+    from mailgres.request import Attachment, Email, EmailOptions
     from mailgres.worker import Worker, open_worker
 
 __all__ = [
@@ -24,13 +25,21 @@ __all__ = [
     "retry",
 ]
 
-__version__ = "0.1.0"
+_PLACES = {
+    **dict.fromkeys(("cancel", "enqueue", "enqueue_many", "reschedule", "retry"), "api"),
+    **dict.fromkeys(("Attachment", "Email", "EmailOptions"), "request"),
+    **dict.fromkeys(("Worker", "open_worker"), "worker"),
+}
 
 
 def __getattr__(name: str) -> object:
-    """Import the worker when it is first used: an application that enqueues does not need it."""
-    if name in ("Worker", "open_worker"):
-        from mailgres import worker  # noqa: PLC0415
+    """Import a part when it is first used: an application that enqueues needs no worker."""
+    from importlib import import_module  # noqa: PLC0415
 
-        return getattr(worker, name)
-    raise AttributeError(f"module 'mailgres' has no attribute {name!r}")
+    if name == "errors":
+        return import_module("mailgres.errors")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'mailgres' has no attribute {name!r}")
+    found = getattr(import_module(f"mailgres.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -30,7 +30,8 @@ SELECT public.enqueue_email(
     p_cc => CAST(%(cc)s AS pg_catalog.text[]),
     p_bcc => CAST(%(bcc)s AS pg_catalog.text[]),
     p_attachments => CAST(%(attachments)s AS pg_catalog.jsonb),
-    p_also_to => CAST(%(also_to)s AS pg_catalog.text[]))
+    p_also_to => CAST(%(also_to)s AS pg_catalog.text[]),
+    p_ignore_suppression => CAST(%(ignore_suppression)s AS boolean))
 
 -- enqueue_many --
 SELECT public.enqueue_emails(CAST(%(emails)s AS pg_catalog.jsonb))

@@ -34,7 +34,7 @@ MailgresError
 │   ├── BeingSent
 │   ├── OutcomeUncertain
 │   ├── MayDeliverTwice
-│   ├── UnknownEvent
+│   ├── InvalidEvent
 │   ├── ChangedMeanwhile
 │   ├── HasAttachments
 │   └── AddressSuppressed
@@ -51,9 +51,11 @@ MailgresError
     ├── InvalidPolicy
     ├── InvalidSenderEntry
     ├── UnknownRole
+    ├── InvalidFault
     ├── InvalidFilter
     ├── UnknownAlertRule
-    └── InvalidAlertRule
+    ├── InvalidAlertRule
+    └── InvalidRecovery
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
 do, so that an error is useful wherever it is raised. Errors that the database raises have a
@@ -334,11 +336,11 @@ class MayDeliverTwice(ActionRefused):
     default_hint = "Settle it with record_email_event, or retry it and accept a duplicate."
 
 
-class UnknownEvent(ActionRefused):
-    """There is no such event."""
+class InvalidEvent(ActionRefused):
+    """The event has no name or no provider, or the events are not an array of objects."""
 
     sqlstate = "MG025"
-    default_hint = "Give delivered, bounced, complained or failed."
+    default_hint = "Give the name of the provider's account and an event such as delivered."
 
 
 class ChangedMeanwhile(ActionRefused):
@@ -461,6 +463,13 @@ class UnknownRole(OrderRefused):
     default_hint = "Give the role that logs in, or the one that sessions switch to."
 
 
+class InvalidFault(OrderRefused):
+    """The provider capture cannot simulate this fault."""
+
+    sqlstate = "MG077"
+    default_hint = "Give bounce, timeout, reject or unanswered."
+
+
 class InvalidFilter(OrderRefused):
     """The filter is not valid."""
 
@@ -480,3 +489,10 @@ class InvalidAlertRule(OrderRefused):
 
     sqlstate = "MG091"
     default_hint = "Thresholds are 0 or more; severities are info, warning and critical."
+
+
+class InvalidRecovery(OrderRefused):
+    """A recovery needs the time that the database went back to."""
+
+    sqlstate = "MG100"
+    default_hint = "Give a time in the past, and an end that is not earlier."

@@ -1,73 +1,70 @@
 """Migrate a database's schema to the version that this package needs.
 
-alembic keeps the order and the version; what it runs is frozen SQL (`migrations/frozen`). A whole
-upgrade is one transaction under an advisory lock, so it happens entirely or not at all, and any
-number of deployments may call it at once. `migrations/env.py` opens that transaction.
+alembic keeps the order of the revisions, which are frozen SQL (`migrations/frozen`); after them,
+`mailgres.schema` replaces the functions, views, triggers and comments that differ from `sql/`. A
+whole upgrade is one transaction under an advisory lock, so it happens entirely or not at all, and
+any number of deployments may call it at once. `migrations/env.py` opens that transaction.
 """
 
 from __future__ import annotations
 
-import io
+import re
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import sqlalchemy
-from alembic import command, op
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from mailgres import resources
 from mailgres.database import connect, describe, first_line
-from mailgres.errors import MigrationFailed, NotMigrated
+from mailgres.errors import MigrationFailed
+from mailgres.schema import objects
+from mailgres.schema.failures import failure
+from mailgres.schema.script import Revision
+from mailgres.schema.script import script as printed
+from mailgres.schema.sources import Sources, own
+from mailgres.schema.status import UPGRADE, Status, check, not_migrated, read, too_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alembic.runtime.migration import MigrationContext
+    from mailgres.schema.release import Release
+
+__all__ = [
+    "UPGRADE",
+    "Change",
+    "Status",
+    "check",
+    "current",
+    "differences",
+    "downgrade",
+    "not_migrated",
+    "script",
+    "status",
+    "upgrade",
+]
 
 VERSION_SCHEMA = "mailgres"
 VERSION_TABLE = "schema_version"
-UPGRADE = "Install that version, from a checkout or its wheel file"
-"""The hint for a schema that is newer than this mailgres."""
 
-# A view by that name would run its owner's functions as the role that reads it, and so would a
-# policy; a table of another owner says nothing about our schema.
-_FIND_VERSION = """
-    SELECT FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_namespace n
-      ON n.oid OPERATOR(pg_catalog.=) c.relnamespace AND n.nspowner OPERATOR(pg_catalog.=) c.relowner
-    WHERE n.nspname OPERATOR(pg_catalog.=) 'mailgres' AND c.relname OPERATOR(pg_catalog.=) 'schema_version'
-      AND c.relkind OPERATOR(pg_catalog.=) 'r' AND NOT c.relrowsecurity
-"""  # noqa: E501
-_READ_VERSION = "SELECT version_num FROM mailgres.schema_version"
+_SEARCH_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
 
 # alembic keeps its current environment in global variables.
 _alembic = threading.Lock()
 
 _NOTHING_TO_DO = (psycopg.errors.DuplicateSchema.sqlstate, psycopg.errors.DuplicateTable.sqlstate)
 
-_HINTS: dict[type[psycopg.Error], str] = {
-    psycopg.errors.LockNotAvailable: (
-        "Another migration or a long transaction holds a lock (pg_stat_activity shows it)."
-        " Nothing was changed: run `mailgres migrate` again when it is over."
-    ),
-    psycopg.errors.InsufficientPrivilege: (
-        "Nothing was changed. Migrate as the owner of the database, or have its administrator"
-        " run what `mailgres migrate --sql` prints."
-    ),
-    psycopg.errors.DuplicateTable: (
-        "Nothing was changed. mailgres needs this name in schema public: rename your table"
-        " (ALTER TABLE … RENAME TO …) and run `mailgres migrate` again."
-    ),
-    psycopg.errors.DuplicateFunction: (
-        "Nothing was changed. mailgres needs this name in schema public: rename your function"
-        " (ALTER FUNCTION … RENAME TO …) and run `mailgres migrate` again."
-    ),
-}
+LOCK_ATTEMPTS = 30
+"""How many attempts a migration makes if it cannot get a lock within 100 ms."""
+LOCK_PAUSE_SECONDS = 0.5
+"""How long others have the tables to themselves between two attempts."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +73,8 @@ class Change:
 
     before: str | None
     after: str | None
-
-
-@dataclass(frozen=True)
-class Status:
-    """The revision of a database, and the one that this package needs."""
-
-    current: str | None
-    head: str
-    known: bool
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the database has exactly the revision that the package needs."""
-        return self.current == self.head
+    replaced: int = 0
+    """How many functions, views, triggers and comments were created, replaced or dropped."""
 
 
 def upgrade(
@@ -97,81 +82,104 @@ def upgrade(
     *,
     on_notice: Callable[[str], None] | None = None,
     directory: Path | None = None,
+    sources: Sources | None = None,
 ) -> Change:
-    """Upgrade the database to the newest revision; do nothing if it has that already.
+    """Upgrade the database to this version; do nothing if it has that already.
 
     `on_notice` gets the server's notices (a role that it may not create, for example).
-    `directory` is alembic's, for tests.
+    `directory` is alembic's, and `sources` what is read from `sql/`, for tests.
     """
-    return _run(url, command.upgrade, "head", on_notice, directory)
+    found = status(url, directory=directory, sources=sources)
+    if found.is_newer:
+        raise too_new(describe(url), found)
+    return _run(url, command.upgrade, "head", on_notice, directory, sources=sources)
 
 
 def downgrade(
     url: str | None,
-    revision: str = "base",
+    target: str = "base",
     *,
     on_notice: Callable[[str], None] | None = None,
     directory: Path | None = None,
 ) -> Change:
-    """Downgrade the database to `revision`; `base` removes mailgres and all its emails.
+    """Return to a version or revision that the database had before.
 
-    Only the roles stay, because other databases of the cluster may use them.
+    `base` removes mailgres and all its emails. Only the roles stay, because other databases of the
+    cluster may use them.
     """
-    return _run(url, command.downgrade, revision, on_notice, directory)
+    found = status(url, directory=directory)
+    if not found.known:
+        raise too_new(describe(url), found)
+    if target == "base":
+        return _run(url, command.downgrade, target, on_notice, directory)
+    with connect(url, application_name="mailgres migrate") as connection:
+        connection.execute(_SEARCH_PATH)
+        earlier = objects.earlier_release(connection, target) if found.release else None
+    if earlier is None:
+        raise MigrationFailed(
+            f"The database {describe(url)} never had the version or revision {target!r}",
+            "A downgrade returns to what a database had: mailgres.schema_releases lists it.",
+        )
+    return _run(url, command.downgrade, earlier.revision, on_notice, directory, earlier=earlier)
 
 
 def current(url: str | None) -> str | None:
     """Return the revision of the database, or None without a schema of ours."""
-    with connect(url, autocommit=True, application_name="mailgres migrate") as connection:
-        try:
-            if connection.execute(_FIND_VERSION).fetchone() is None:
-                return None
-            row = connection.execute(_READ_VERSION).fetchone()
-        except psycopg.Error as error:
-            raise _failure(error, "Cannot read the version of the schema") from error
-    return row[0] if row else None
+    return read(url).current
 
 
-def status(url: str | None, *, directory: Path | None = None) -> Status:
-    """Compare the database with this package."""
-    scripts = ScriptDirectory.from_config(_config(directory))
-    revision = current(url)
-    known = revision is None or any(s.revision == revision for s in scripts.walk_revisions())
-    return Status(revision, _head(scripts), known)
+def status(
+    url: str | None, *, directory: Path | None = None, sources: Sources | None = None
+) -> Status:
+    """Compare the database with this package, without reading the catalog."""
+    return read(url, directory=directory, digest=sources.digest if sources else None)
 
 
-def check(url: str | None, *, directory: Path | None = None) -> None:
-    """Raise NotMigrated unless the database has exactly the schema this package needs."""
-    found = status(url, directory=directory)
-    if found.is_current:
-        return
-    where = describe(url)
-    if not found.known:
-        raise _too_new(where, found.current)
+def differences(
+    url: str | None, *, directory: Path | None = None, sources: Sources | None = None
+) -> tuple[list[str], list[objects.Difference]]:
+    """Return the revisions that a migration would run, and the objects that it would replace."""
+    given = sources or own()
+    found = status(url, directory=directory, sources=given)
+    if found.is_newer:
+        raise too_new(describe(url), found)
+    names = [each.name for each in _revisions(_config(directory))]
     if found.current is None:
-        raise NotMigrated(f"The database {where} has no mailgres schema")
-    raise NotMigrated(
-        f"The database {where} is at revision {found.current}, this mailgres needs {found.head}"
+        return names, [
+            objects.Difference(w.kind, f"{w.kind} {w.name}", "missing") for w in given.wanted
+        ]
+    missing = names[names.index(found.current) + 1 :]
+    with connect(url, application_name="mailgres migrate") as connection:
+        connection.execute(_SEARCH_PATH)
+        try:
+            if not found.is_current:
+                return missing, objects.pending(connection, given)
+            return missing, objects.compare(connection, given.wanted)
+        except psycopg.Error as error:
+            raise failure(error, "Cannot compare the schema") from error
+
+
+def locks(revision: str, *, directory: Path | None = None) -> str:
+    """Return what a revision says about the locks that it takes, in a line `-- locks: …`."""
+    found = re.search(
+        r"^-- locks: (.*)$", _text(_config(directory), "frozen", f"{revision}.up.sql"), re.MULTILINE
     )
+    return found[1] if found else "locks the tables that it creates"
 
 
-def script(start: str | None = None, *, directory: Path | None = None) -> str:
+def script(
+    start: str | None = None, *, directory: Path | None = None, sources: Sources | None = None
+) -> str:
     """Return the SQL of an upgrade from `start` (default: nothing) for an administrator to run.
 
     It is one transaction and writes alembic's version, so that `mailgres migrate` can continue.
     """
     config = _config(directory)
-    head = _head(ScriptDirectory.from_config(config))
-    config.output_buffer = buffer = io.StringIO()
-    try:
-        with _alembic:
-            command.upgrade(config, f"{start}:head" if start else "head", sql=True)
-    except CommandError as error:
+    revisions = _revisions(config)
+    if start and start not in [each.name for each in revisions]:
         hint = "`mailgres migrate --check` shows the revision of a database."
-        raise MigrationFailed(f"There is no revision {start!r} to start from", hint) from error
-    title = f"-- mailgres: the schema from {start or 'nothing'} to {head}.\n"
-    usage = "-- Run it as the owner of the database: psql -v ON_ERROR_STOP=1 -f this-file\n\n"
-    return title + usage + buffer.getvalue()
+        raise MigrationFailed(f"There is no revision {start!r} to start from", hint)
+    return printed(_text(config, "before.sql"), revisions, start, sources or own())
 
 
 def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> sqlalchemy.Engine:
@@ -180,7 +188,7 @@ def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> s
     def open_connection() -> psycopg.Connection:
         connection = connect(url, application_name="mailgres migrate")
         # For the first statements of SQLAlchemy, in the transaction that this starts.
-        connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        connection.execute(_SEARCH_PATH)
         if on_notice is not None:
             connection.add_notice_handler(lambda notice: _pass_on(notice, on_notice))
         return connection
@@ -193,55 +201,65 @@ def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> s
     )
 
 
-def run_frozen(name: str) -> None:
-    """Run a file of `migrations/frozen`; for the revisions in `migrations/versions`."""
-    context = op.get_context()
-    if context.script is None:
-        raise RuntimeError("a revision runs inside alembic's environment only")
-    text = (Path(context.script.dir) / "frozen" / name).read_text(encoding="utf-8")
-    try:
-        run_sql(context, text)
-    except psycopg.Error as error:
-        raise _failure(error, _location(name, text, error)) from error
-
-
-def run_sql(context: MigrationContext, text: str) -> None:
-    """Run statements unchanged, or print them.
-
-    `op.execute` would take `:name` in a comment for a parameter, and SQLAlchemy's driver-level
-    execute would take a `%`; the driver itself, called without parameters, changes nothing.
-    """
-    if context.as_sql:
-        context.impl.static_output(text)
-        return
-    if context.connection is None:
-        raise RuntimeError("a migration that is not printed needs a connection")
-    driver = context.connection.connection.driver_connection
-    if not isinstance(driver, psycopg.Connection):
-        raise TypeError("mailgres migrates through psycopg only")
-    # A cursor that reads text may send several statements in one message; a binary one may not.
-    psycopg.Cursor(driver).execute(text.encode())
-
-
 def _run(
     url: str | None,
     act: Callable[[Config, str], None],
     revision: str,
     on_notice: Callable[[str], None] | None,
     directory: Path | None,
+    *,
+    sources: Sources | None = None,
+    earlier: Release | None = None,
 ) -> Change:
-    config = _config(directory)
+    """Run a migration, again if it could not get a lock."""
+    for attempt in range(1, LOCK_ATTEMPTS + 1):
+        config = _config(directory)
+        config.attributes.update(sources=sources, release=earlier)
+        try:
+            return _run_once(url, config, lambda given: act(given, revision), on_notice)
+        except MigrationFailed as error:
+            cause = getattr(error.__cause__, "orig", error.__cause__)
+            if not isinstance(cause, psycopg.errors.LockNotAvailable) or attempt == LOCK_ATTEMPTS:
+                raise
+        except CommandError as error:
+            raise MigrationFailed(f"Cannot migrate to {revision}: {first_line(error)}") from error
+        time.sleep(LOCK_PAUSE_SECONDS)
+    raise AssertionError("unreachable")
+
+
+def _run_once(
+    url: str | None,
+    config: Config,
+    act: Callable[[Config], None],
+    on_notice: Callable[[str], None] | None,
+) -> Change:
     with engine(url, on_notice).connect() as connection:
         config.attributes["connection"] = connection
         try:
             with _alembic:
-                act(config, revision)
+                act(config)
         except (psycopg.Error, sqlalchemy.exc.DBAPIError) as error:
-            raise _failure(error, f"Cannot migrate {describe(url)}") from error
-        except CommandError as error:
-            raise _unknown_revision(url, revision, error, directory) from error
-    before, after = config.attributes["change"]
-    return Change(*(heads[0] if heads else None for heads in (before, after)))
+            raise failure(error, f"Cannot migrate {describe(url)}") from error
+    before, after, replaced = config.attributes["change"]
+    return Change(before[0] if before else None, after[0] if after else None, replaced)
+
+
+def _revisions(config: Config) -> list[Revision]:
+    """Return all revisions, the oldest first."""
+    found = list(ScriptDirectory.from_config(config).walk_revisions())
+    return [
+        Revision(
+            each.revision,
+            each.down_revision if isinstance(each.down_revision, str) else None,
+            _text(config, "frozen", f"{each.revision}.up.sql"),
+        )
+        for each in reversed(found)
+    ]
+
+
+def _text(config: Config, *parts: str) -> str:
+    root = config.get_main_option("script_location") or ""
+    return Path(root, *parts).read_text(encoding="utf-8")
 
 
 def _pass_on(notice: psycopg.errors.Diagnostic, on_notice: Callable[[str], None]) -> None:
@@ -257,51 +275,3 @@ def _config(directory: Path | None) -> Config:
     config.set_main_option("script_location", location.replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
-
-
-def head() -> str:
-    """Return the revision that this package needs."""
-    return _head(ScriptDirectory.from_config(_config(None)))
-
-
-def _head(scripts: ScriptDirectory) -> str:
-    head = scripts.get_current_head()
-    if head is None:
-        raise MigrationFailed("This mailgres carries no migrations", "Reinstall the package.")
-    return head
-
-
-def _failure(error: Exception, where: str) -> MigrationFailed:
-    """Return an error with one line on what failed, and one on what to do."""
-    cause = getattr(error, "orig", None) or error
-    hint = next((text for kind, text in _HINTS.items() if isinstance(cause, kind)), None)
-    if isinstance(cause, psycopg.errors.ObjectNotInPrerequisiteState):
-        hint = cause.diag.message_hint  # of before.sql, which knows best
-    detail = cause.diag.message_detail if isinstance(cause, psycopg.Error) else None
-    # The detail names the conflicting object.
-    more = f" ({detail.splitlines()[0]})" if detail else ""
-    return MigrationFailed(f"{where}: {first_line(cause)}{more}", hint)
-
-
-def _location(name: str, text: str, error: psycopg.Error) -> str:
-    """Return the place in a frozen file that the server reports."""
-    position = error.diag.statement_position
-    if not position:
-        return name
-    return f"{name}, line {text.count(chr(10), 0, int(position)) + 1}"
-
-
-def _unknown_revision(
-    url: str | None, revision: str, error: CommandError, directory: Path | None
-) -> MigrationFailed | NotMigrated:
-    found = status(url, directory=directory)
-    if not found.known:
-        return _too_new(describe(url), found.current)
-    return MigrationFailed(f"Cannot migrate to {revision}: {first_line(error)}")
-
-
-def _too_new(where: str, revision: str | None) -> NotMigrated:
-    return NotMigrated(
-        f"The database {where} is at revision {revision}, which this mailgres does not know",
-        f"A newer mailgres migrated it. {UPGRADE}.",
-    )

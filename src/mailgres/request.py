@@ -71,6 +71,8 @@ class EmailOptions(TypedDict, total=False):
     cc: Iterable[str] | None
     bcc: Iterable[str] | None
     attachments: Iterable[Attachment] | None
+    ignore_suppression: bool | None
+    """Sent though the address is suppressed; never after a complaint."""
 
 
 class Email(EmailOptions, total=False):
@@ -148,6 +150,12 @@ def _integer(value: object) -> int:
     return int(value)
 
 
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"it is {type(value).__name__}, not true or false")
+    return value
+
+
 def _uuid(value: object) -> str:
     return str(value if isinstance(value, UUID) else UUID(_text(value)))
 
@@ -212,7 +220,7 @@ class Field:
 
     @property
     def is_json(self) -> bool:
-        """Whether its value is an object or a list: a cell of a CSV file has it as JSON."""
+        """Return whether its value is an object or a list: a cell of a CSV file has it as JSON."""
         return self.encode in {_json, _addresses, _attachments}
 
 
@@ -243,6 +251,7 @@ FIELDS: dict[str, Field] = {
     "bcc": Field(_addresses, errors.InvalidSender),
     "attachments": Field(_attachments, errors.InvalidAttachments),
     "also_to": Field(_addresses, errors.InvalidSender),
+    "ignore_suppression": Field(_boolean, errors.MalformedRequest),
 }
 """The one list of an email's fields, in the order of the arguments of `enqueue_email`.
 

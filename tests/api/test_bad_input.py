@@ -106,30 +106,36 @@ def check(
 
 
 @each(BAD_EMAILS)
-def test_bad_input_enqueue(queue: psycopg.Connection, bad: Bad, way: Way) -> None:
+def test_enqueue_refuses_bad_input_with_its_sqlstate(
+    queue: psycopg.Connection, bad: Bad, way: Way
+) -> None:
     email = {"template_type": "welcome_user", "recipient_email": ANA, **bad.fields}
     check(queue, bad.sqlstate, lambda: way(queue, email), email["recipient_email"])
 
 
 @each(BAD_ACTIONS)
-def test_bad_input_act(conn: psycopg.Connection, bad: Bad, way: Way) -> None:
+def test_actions_refuse_bad_input_with_their_sqlstate(
+    conn: psycopg.Connection, bad: Bad, way: Way
+) -> None:
     email = arrange(conn, bad.fields.get("is"))
     check(conn, bad.sqlstate, lambda: way(conn, email))
 
 
 @pytest.mark.parametrize("given", ["no uuid", 5, "6f9619ff\0"])
-def test_an_id_that_is_none(queue: psycopg.Connection, given: Any) -> None:
+def test_actions_refuse_values_that_are_not_ids(queue: psycopg.Connection, given: Any) -> None:
     for act in (mailgres.cancel, mailgres.retry):
         check(queue, "MG020", lambda act=act: act(queue, given))  # type: ignore[misc]
 
 
-def test_a_reason_with_nul(conn: psycopg.Connection) -> None:
+def test_cancel_refuses_a_reason_with_a_nul_character(conn: psycopg.Connection) -> None:
     email = arrange(conn, "pending")
     check(conn, "MG015", lambda: mailgres.cancel(conn, email, "a\0b"))
 
 
 @pytest.mark.parametrize("outcome", ["sent", "transient", "permanent", "ambiguous"])
-def test_finish_with_a_stale_token(conn: psycopg.Connection, outcome: str) -> None:
+def test_finish_refuses_a_stale_token_with_a_sqlstate(
+    conn: psycopg.Connection, outcome: str
+) -> None:
     email = arrange(conn, "pending")
     stale = claim(conn)
     conn.execute("SELECT mailgres.give_back(%s, %s)", [stale, [email]])
@@ -160,7 +166,9 @@ def test_finish_with_a_stale_token(conn: psycopg.Connection, outcome: str) -> No
         '[{"outcome": ["sent"], "provider_message_id": "x"}]',
     ],
 )
-def test_an_outcome_that_is_not_understood(queue: psycopg.Connection, outcomes: str | None) -> None:
+def test_finish_refuses_unknown_outcomes_with_a_sqlstate(
+    queue: psycopg.Connection, outcomes: str | None
+) -> None:
     check(queue, "MG031", lambda: queue.execute("SELECT mailgres.finish(%s::jsonb)", [outcomes]))
 
 
@@ -181,7 +189,9 @@ def test_nul_cannot_even_be_written_in_sql(queue: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("way", SQL + PYTHON)
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_addresses_that_are_accepted(queue: psycopg.Connection, address: str, way: Way) -> None:
+def test_unusual_but_valid_addresses_are_accepted(
+    queue: psycopg.Connection, address: str, way: Way
+) -> None:
     way(queue, {"template_type": "welcome_user", "recipient_email": address})
     row = queue.execute(
         "SELECT recipient_email FROM email_queue ORDER BY id DESC LIMIT 1"
@@ -191,5 +201,7 @@ def test_addresses_that_are_accepted(queue: psycopg.Connection, address: str, wa
 
 @pytest.mark.parametrize("way", SQL + PYTHON)
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_just_good_enough(queue: psycopg.Connection, name: str, way: Way) -> None:
+def test_values_at_their_bounds_are_accepted(
+    queue: psycopg.Connection, name: str, way: Way
+) -> None:
     way(queue, {"template_type": "welcome_user", "recipient_email": ANA, **GOOD[name]})

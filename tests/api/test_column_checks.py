@@ -168,14 +168,14 @@ def is_writable(name: str) -> bool:
 
 
 def test_nobody_sets_a_header_that_servers_or_providers_act_on(conn: psycopg.Connection) -> None:
-    """Neither at the door nor, should a row come in by another way, in the worker."""
+    """Neither enqueue nor, for a row that was inserted by hand, the worker accepts it."""
     for name in RESERVED:
         for spelt in (name, name.lower(), name.upper()):
             assert not is_accepted(conn, spelt), spelt
             assert not is_writable(spelt), spelt
 
 
-def test_other_headers_are_free(conn: psycopg.Connection) -> None:
+def test_headers_that_providers_do_not_reserve_are_accepted(conn: psycopg.Connection) -> None:
     for name in FREE:
         assert is_accepted(conn, name), name
         assert is_writable(name), name

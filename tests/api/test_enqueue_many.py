@@ -1,4 +1,4 @@
-"""Thousands of emails: one call for each thousand, taken as they come, all or none."""
+"""Thousands of emails: one call for each thousand, read from any iterable, all or none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def count(conn: psycopg.Connection) -> int:
 
 
 def calls(conn: psycopg.Connection) -> int:
-    """How often this session called enqueue_emails, as the server counted it."""
+    """Return how often this session called enqueue_emails, as the server counted it."""
     conn.execute("SELECT pg_stat_force_next_flush()")
     row = conn.execute(
         "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions"
@@ -58,7 +58,9 @@ def test_2500_are_three_calls_in_order(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, 0), (1, 1), (1000, 1), (1001, 2)])
-def test_enqueue_many_number_of_calls(conn: psycopg.Connection, number: int, expected: int) -> None:
+def test_enqueue_many_makes_one_call_per_thousand_emails(
+    conn: psycopg.Connection, number: int, expected: int
+) -> None:
     conn.execute("SET track_functions = 'all'")
     assert len(mailgres.enqueue_many(conn, emails(number))) == number
     assert calls(conn) == expected
@@ -149,13 +151,15 @@ def test_without_any_transaction_only_one_call_is_made(
 
 
 @pytest.mark.parametrize("thing", [None, 5, "text", ["a", "list"]])
-def test_what_is_no_mapping(conn: psycopg.Connection, thing: Any) -> None:
+def test_enqueue_many_refuses_elements_that_are_not_mappings(
+    conn: psycopg.Connection, thing: Any
+) -> None:
     with pytest.raises(errors.MalformedRequest, match="element 1 of the array") as caught:
         mailgres.enqueue_many(conn, [*emails(1), thing])
     assert caught.value.index == 1
 
 
-def test_an_iterable_that_breaks_leaves_nothing(conn: psycopg.Connection) -> None:
+def test_enqueue_many_leaves_nothing_when_its_iterable_raises(conn: psycopg.Connection) -> None:
     def broken() -> Iterator[Email]:
         yield from emails(1500)
         raise RuntimeError("broken")
@@ -185,7 +189,7 @@ def test_inside_a_transaction_block_the_block_decides(conn: psycopg.Connection) 
     assert count(conn) == 0
 
 
-def test_keys_repeated_in_one_call_and_later(conn: psycopg.Connection) -> None:
+def test_keys_repeated_in_one_call_and_later_enqueue_once(conn: psycopg.Connection) -> None:
     def keyed() -> Iterator[Email]:
         for email in emails(1500):
             assert "payload" in email

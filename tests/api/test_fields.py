@@ -61,6 +61,7 @@ EMAIL: dict[str, Any] = {
     "bcc": ["bcc@example.com"],
     "attachments": [{"filename": "file.bin", "content": FILE, "content_type": "image/png"}],
     "also_to": ["also-to@example.com"],
+    "ignore_suppression": True,
 }
 """A value for every field, and no value twice."""
 
@@ -81,10 +82,13 @@ IN_THE_MESSAGE = {
 """The fields that a provider gets, and what the provider `capture` calls them."""
 NOT_OPTIONS = {
     *("user_id", "retry_delay", "max_retry_delay", "from_email", "reply_to", "subject"),
-    *("html", "text", "headers", "tags", "cc", "bcc", "attachments"),
+    *("html", "text", "headers", "tags", "cc", "bcc", "attachments", "ignore_suppression"),
 }
 """The fields that `mailgres enqueue` takes in a file, but not as options."""
-REQUIRED_CHECKS = {"user_id", "template_type", "recipient_email", "payload", "tenant_id"}
+REQUIRED_CHECKS = {
+    *("user_id", "template_type", "recipient_email", "payload", "tenant_id"),
+    "ignore_suppression",  # every value of its type is valid
+}
 """The fields that `fault_of` checks for every email; the others are checked if one is given."""
 SENT_BY_ANY_PROCESSOR = {"recipient_email", "html", "text", "tags", "attachments"}
 """Fields of the message that `is_plain` need not name.
@@ -153,21 +157,35 @@ PLACES: dict[str, Callable[[psycopg.Connection], Iterable[str]]] = {
         *REQUIRED_CHECKS,
         *re.findall(r"r\.(\w+)", part("sql/40_api/20_fault_of.sql", "num_nonnulls(", ") > 0")),
     ],
+    "sql/40_api/30_enqueue_many.sql, columns of rows_of": lambda _: [
+        "attachments",
+        *re.findall(
+            r"(\w+) [a-z]+",
+            part("sql/40_api/30_enqueue_many.sql", "RETURNS TABLE (\n        id", ")"),
+        ),
+    ],
     "sql/40_api/30_enqueue_many.sql, INSERT": lambda _: [
         "attachments",
         *words(part("sql/40_api/30_enqueue_many.sql", "INSERT INTO public.email_queue", ")")),
+    ],
+    "sql/40_api/30_enqueue_many.sql, INSERT without keys": lambda _: [
+        "attachments",
+        *words(
+            part(
+                "sql/40_api/30_enqueue_many.sql",
+                "ELSE\n        INSERT INTO public.email_queue",
+                ")",
+            )
+        ),
     ],
     "sql/40_api/40_enqueue_email.sql, arguments": lambda conn: catalog(conn, ARGUMENTS),
     "sql/40_api/40_enqueue_email.sql, INSERT": lambda _: [
         "attachments",
         *words(part("sql/40_api/40_enqueue_email.sql", "INSERT INTO public.email_queue", ")")),
     ],
-    "sql/40_api/40_enqueue_email.sql, fault_of(ROW(…))": lambda _: [
-        "tenant_id",
-        *re.findall(
-            r"p_(\w+)",
-            part("sql/40_api/40_enqueue_email.sql", "fault_of(ROW(", "::mailgres.request"),
-        ),
+    "sql/40_api/40_enqueue_email.sql, v_options": lambda _: [
+        *REQUIRED_CHECKS,
+        *re.findall(r"p_(\w+)", part("sql/40_api/40_enqueue_email.sql", "num_nonnulls(", ") > 0")),
     ],
     "sql/40_api/40_enqueue_email.sql, v_request": lambda _: re.findall(
         r"p_(\w+)", part("sql/40_api/40_enqueue_email.sql", "v_request := ROW(", ";")

@@ -80,7 +80,7 @@ def enqueue(source: Source, email: dict[str, Any]) -> UUID:
     return found
 
 
-def test_options_all_arrive(source: Source, conn: psycopg.Connection) -> None:
+def test_every_option_of_enqueue_is_stored(source: Source, conn: psycopg.Connection) -> None:
     single = enqueue(source, EMAIL)
     (bulk,) = source.call(mailgres.enqueue_many, [{**EMAIL, "idempotency_key": "order-2"}])
     source.commit()
@@ -133,7 +133,7 @@ def test_an_unknown_option_is_a_programmers_mistake(conn: psycopg.Connection) ->
 
 
 @pytest.mark.parametrize("thing", [None, "postgresql://", object(), psycopg, 5])
-def test_what_is_no_connection(thing: Any) -> None:
+def test_enqueue_refuses_objects_that_are_not_connections(thing: Any) -> None:
     with pytest.raises(TypeError, match="is not a connection: pass a Connection"):
         mailgres.enqueue(thing, "welcome_user", "ana@example.com")
 

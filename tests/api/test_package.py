@@ -37,12 +37,12 @@ HEAVY = [
 ]
 
 
-def test_package_names() -> None:
+def test_the_package_exports_exactly_the_public_names() -> None:
     assert mailgres.__all__ == PUBLIC
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if not name.startswith("__")])
-def test_every_name_is_explained(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(getattr(mailgres, name))
 
 

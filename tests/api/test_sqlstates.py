@@ -53,7 +53,7 @@ def test_a_code_of_a_newer_schema_is_still_ours(conn: psycopg.Connection) -> Non
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "42501", "57014", "23505"])
-def test_what_the_application_has_to_handle_stays_the_drivers(
+def test_errors_for_the_application_stay_those_of_the_driver(
     conn: psycopg.Connection, state: str
 ) -> None:
     with pytest.raises(psycopg.Error) as caught:
@@ -70,7 +70,7 @@ def test_postgresqls_words_about_a_value_are_not_repeated(conn: psycopg.Connecti
 
 
 @pytest.mark.parametrize("kind", OPENERS)
-def test_errors_not_migrated(kind: str, empty_database_url: str) -> None:
+def test_enqueue_without_a_schema_raises_not_migrated(kind: str, empty_database_url: str) -> None:
     with open_source[kind](empty_database_url) as source:
         with pytest.raises(errors.NotMigrated) as caught:
             source.call(mailgres.enqueue, "welcome_user", ANA)
@@ -85,7 +85,7 @@ def test_errors_not_migrated(kind: str, empty_database_url: str) -> None:
             source.call(mailgres.enqueue_many, [{"recipient_email": ANA}])
 
 
-def test_errors_migrated_but_behind(conn: psycopg.Connection) -> None:
+def test_enqueue_with_an_older_schema_raises_not_migrated(conn: psycopg.Connection) -> None:
     conn.execute("DROP FUNCTION enqueue_email")
     conn.execute(
         "CREATE FUNCTION enqueue_email(uuid, text, text, jsonb) RETURNS uuid"
@@ -95,7 +95,9 @@ def test_errors_migrated_but_behind(conn: psycopg.Connection) -> None:
         mailgres.enqueue(conn, "welcome_user", ANA)
 
 
-def test_errors_the_connection_breaks(source: Source, conn: psycopg.Connection) -> None:
+def test_a_broken_connection_raises_database_unreachable(
+    source: Source, conn: psycopg.Connection
+) -> None:
     source.execute("SELECT 1")
     conn.execute(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
@@ -108,7 +110,7 @@ def test_errors_the_connection_breaks(source: Source, conn: psycopg.Connection) 
 
 
 @pytest.mark.parametrize("kind", SESSIONS)
-def test_errors_nobody_listens(kind: str) -> None:
+def test_a_port_without_a_server_raises_database_unreachable(kind: str) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody answers
         url = f"postgresql://nobody@127.0.0.1:{closed.getsockname()[1]}/nothing"
@@ -137,7 +139,7 @@ def test_the_connection_is_closed_beneath_asyncpg(database_url: str) -> None:
             source.call(mailgres.enqueue, "welcome_user", ANA)
 
 
-def test_errors_a_closed_connection(database_url: str) -> None:
+def test_a_closed_connection_raises_database_unreachable(database_url: str) -> None:
     connection = psycopg.connect(database_url)
     connection.close()
     with pytest.raises(errors.DatabaseUnreachable):

@@ -51,14 +51,14 @@ def test_a_frozen_clock_moves_only_by_travel(conn: psycopg.Connection) -> None:
     assert clock(conn) == at + HOUR
 
 
-def test_freezing_without_a_time_stops_it_now(conn: psycopg.Connection) -> None:
+def test_freezing_without_a_time_stops_the_clock_now(conn: psycopg.Connection) -> None:
     before = clock(conn)
     testing.freeze(conn)
     frozen = clock(conn)
     assert before <= frozen == clock(conn)
 
 
-def test_reset_leaves_no_trace(conn: psycopg.Connection) -> None:
+def test_resetting_the_clock_restores_the_original_function(conn: psycopg.Connection) -> None:
     definition = """
         SELECT pg_get_functiondef(oid), proacl FROM pg_proc WHERE oid = 'mailgres.now'::regproc
     """
@@ -71,21 +71,21 @@ def test_reset_leaves_no_trace(conn: psycopg.Connection) -> None:
     assert conn.execute("SELECT to_regclass('mailgres.time_travel')").fetchone() == (None,)
 
 
-def test_it_is_part_of_the_callers_transaction(connect: Connect) -> None:
+def test_time_travel_is_part_of_the_transaction_of_the_caller(connect: Connect) -> None:
     traveller, other = connect(autocommit=False), connect()
     testing.travel(traveller, HOUR)
     traveller.rollback()
     assert offset(other) == timedelta(0)
 
 
-def test_the_function_stays_stable(conn: psycopg.Connection) -> None:
+def test_the_clock_function_stays_stable_during_time_travel(conn: psycopg.Connection) -> None:
     testing.travel(conn, HOUR)
     row = conn.execute("SELECT provolatile FROM pg_proc WHERE oid = 'mailgres.now'::regproc")
     assert row.fetchone() == ("s",)
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_time_travel_the_queue_follows(conn: psycopg.Connection, prepared: bool) -> None:  # noqa: FBT001
+def test_the_queue_follows_time_travel(conn: psycopg.Connection, prepared: bool) -> None:  # noqa: FBT001
     enqueue = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com', '{}')"
     due = "SELECT count(*) FROM process_pending_emails_for_retry(10)"
     hold = "UPDATE email_queue SET next_retry_at = mailgres.now() + interval '1 hour'"

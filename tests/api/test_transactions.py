@@ -23,7 +23,7 @@ def _application(conn: psycopg.Connection) -> None:
 
 
 def seen(conn: psycopg.Connection) -> tuple[int, ...]:
-    """What another connection sees: emails, log entries, the application's own rows."""
+    """Return what another connection sees: emails, log entries, the application's own rows."""
     row = conn.execute(
         "SELECT (SELECT count(*) FROM email_queue), (SELECT count(*) FROM orders)"
     ).fetchone()
@@ -60,7 +60,9 @@ def test_in_a_pipeline_the_ids_are_returned_all_the_same(
     assert sorted(ids) == [queue_id for (queue_id,) in found]
 
 
-def test_transactions_rollback_leaves_neither(source: Source, conn: psycopg.Connection) -> None:
+def test_a_rollback_leaves_neither_order_nor_email(
+    source: Source, conn: psycopg.Connection
+) -> None:
     source.execute("INSERT INTO orders VALUES (1)")
     source.call(mailgres.enqueue, "welcome_user", ANA)
     source.call(mailgres.enqueue_many, [{"template_type": "welcome_user", "recipient_email": ANA}])
@@ -97,7 +99,7 @@ def test_what_is_not_ours_stays_the_drivers_without_the_recipient(source: Source
     assert ANA not in "".join(traceback.format_exception(caught.value))
 
 
-def test_many_come_back_in_order(source: Source, conn: psycopg.Connection) -> None:
+def test_enqueue_many_returns_ids_in_order(source: Source, conn: psycopg.Connection) -> None:
     people = [f"person{number}@example.com" for number in range(25)]
     ids = source.call(
         mailgres.enqueue_many,
@@ -124,7 +126,9 @@ def test_the_same_key_again_returns_the_first_id(source: Source, conn: psycopg.C
     assert seen(conn) == (1, 0)
 
 
-def test_transactions_actions(source: Source, conn: psycopg.Connection) -> None:
+def test_actions_work_in_the_transaction_of_the_caller(
+    source: Source, conn: psycopg.Connection
+) -> None:
     email = source.call(mailgres.enqueue, "welcome_user", ANA)
     assert source.call(mailgres.reschedule, email, TOMORROW) is True
     assert source.call(mailgres.cancel, str(email), "not wanted") is True

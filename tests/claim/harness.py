@@ -159,7 +159,7 @@ class ClaimHarness:
         return row
 
     def waiting(self) -> list[Row]:
-        """Return the emails that are ready and nobody has claimed."""
+        """Return the emails that are ready and not claimed."""
         return self.rows("SELECT * FROM email_queue WHERE ready")
 
 

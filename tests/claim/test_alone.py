@@ -39,7 +39,7 @@ def test_each_of_a_dead_workers_emails_is_claimed_alone(harness: ClaimHarness) -
     assert set().union(*claims) == lost
 
 
-def test_others_are_claimed_without_it(harness: ClaimHarness) -> None:
+def test_an_email_that_lost_its_worker_is_claimed_alone(harness: ClaimHarness) -> None:
     harness.put()
     (lost,) = lose(harness)
     others = set(harness.put("a", 3)) | set(harness.put("b", 3))
@@ -56,7 +56,7 @@ def test_an_email_that_got_through_a_call_is_one_among_others_again(harness: Cla
     assert len(harness.claim(limit=100)) == 2
 
 
-def test_a_suppressed_one_holds_up_nobody(harness: ClaimHarness) -> None:
+def test_a_suppressed_email_that_lost_its_worker_delays_no_other(harness: ClaimHarness) -> None:
     harness.put(recipient_email="gone@example.com")
     lose(harness)
     harness.do(

@@ -48,7 +48,7 @@ FILL = """
 LEARN_NOTHING = "ALTER TABLE email_queue SET (autovacuum_enabled = false)"
 IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 HOUR = timedelta(hours=1)
-BUCKETS = ["calls:capture", "emails:capture", "emails:stand-in", "tenant:tenant 0"]
+BUCKETS = ["calls:capture", "emails:capture", "emails:fallback", "tenant:tenant 0"]
 
 
 def fill(harness: ClaimHarness, ready: int) -> None:
@@ -72,13 +72,13 @@ def large(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed"])
 def known(large: str, request: pytest.FixtureRequest) -> str:
-    """The large queue, of which the planner knows nothing, or what ANALYZE tells it."""
+    """Yield the large queue, never analysed or analysed."""
     with psycopg.connect(large, autocommit=True) as connection:
         if request.param == "analysed":
             connection.execute("ANALYZE")
         else:
             analysed = connection.execute("SELECT FROM pg_stats WHERE tablename = 'email_queue'")
-            assert not analysed.rowcount, "somebody analysed the queue before its time"
+            assert not analysed.rowcount, "the queue was analysed too early"
     return large
 
 
@@ -145,8 +145,8 @@ def test_no_plan_reads_or_sorts_the_backlog(fresh: ClaimHarness) -> None:
 def test_batches_and_limits_do_not_change_that(fresh: ClaimHarness) -> None:
     fresh.do("UPDATE mailgres.providers SET fixed_batches = true")
     fresh.do("SELECT mailgres.set_bucket(name, 500) FROM unnest(%s::text[]) name", BUCKETS)
-    fresh.add_provider("stand-in")
-    fresh.add_route("default", "capture", "stand-in")
+    fresh.add_provider("fallback")
+    fresh.add_route("default", "capture", "fallback")
     fresh.add_route("batches", "capture")
     fresh.put("doubtful", 250, route="batches")
     observe = by_the_plans(fresh)
@@ -161,7 +161,7 @@ def test_batches_and_limits_do_not_change_that(fresh: ClaimHarness) -> None:
     fresh.do("UPDATE mailgres.routes SET paused = route <> 'default'")
     rejected = observe("claim", 100, lambda: fresh.claim(100))
     observe("finish", 100, lambda: fresh.finish(rejected, "transient"))
-    observe("claim for the stand-in", 100, lambda: fresh.claim(100))
+    observe("claim for the fallback", 100, lambda: fresh.claim(100))
 
 
 def by_the_counters(harness: ClaimHarness) -> Observe:
@@ -215,6 +215,21 @@ def test_a_claim_touches_no_more_pages_in_a_large_queue(
         assert touched(fresh, limit, tokenless=tokenless) <= most, (limit, tokenless)
 
 
-def test_at_most_six_indexes(harness: ClaimHarness) -> None:
+def test_falling_asleep_touches_no_more_pages_after_many_emails_were_sent(
+    harness: ClaimHarness,
+) -> None:
+    asleep = "SELECT mailgres.mark_asleep('worker', '1 minute')"
+    harness.do(LEARN_NOTHING)
+    buffers(harness, asleep)  # registers the worker, and plans while the queue is empty
+    before = buffers(harness, asleep)
+    harness.do(
+        "INSERT INTO email_queue (template_type, recipient_email, status, sent_at)"
+        " SELECT 'welcome_user', 'someone@example.com', 'sent', mailgres.now()"
+        " FROM generate_series(1, 5000)"
+    )
+    assert buffers(harness, asleep) <= before + 20
+
+
+def test_the_queue_has_at_most_six_indexes(harness: ClaimHarness) -> None:
     indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'email_queue'::regclass"
     assert harness.ask(indexes) <= 6

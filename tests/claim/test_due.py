@@ -22,7 +22,7 @@ def _stopped_clock(harness: ClaimHarness) -> None:
     freeze(harness.connection)
 
 
-def test_what_is_scheduled_for_later_waits_for_its_time(harness: ClaimHarness) -> None:
+def test_a_scheduled_email_waits_for_its_time(harness: ClaimHarness) -> None:
     email = harness.ask(
         "SELECT enqueue_email(NULL, 'welcome_user', 'someone@example.com', '{}',"
         " p_scheduled_for => mailgres.now() + interval '1 hour', p_priority => 1)"
@@ -34,7 +34,7 @@ def test_what_is_scheduled_for_later_waits_for_its_time(harness: ClaimHarness) -
     assert ids(harness.claim()) == {email}
 
 
-def test_a_failed_try_waits_for_its_retry(harness: ClaimHarness) -> None:
+def test_a_failed_email_waits_for_its_retry(harness: ClaimHarness) -> None:
     harness.put(retry_policy="stepped")
     for minutes in (1, 5, 15):
         [reported] = harness.finish(harness.claim(), "transient")
@@ -73,7 +73,7 @@ def test_next_retry_at_set_by_hand_to_later_makes_it_wait(harness: ClaimHarness)
 
 
 @pytest.mark.parametrize("status", ["sent", "failed", "cancelled"])
-def test_what_is_settled_is_never_claimed(harness: ClaimHarness, status: str) -> None:
+def test_settled_emails_are_never_claimed(harness: ClaimHarness, status: str) -> None:
     harness.put()
     harness.do("UPDATE email_queue SET status = %s", status)
     harness.do("UPDATE email_queue SET next_retry_at = mailgres.now()")
@@ -91,7 +91,7 @@ def test_a_leased_email_is_claimed_again_when_its_lease_has_ended(harness: Claim
     assert again["lease_losses"] == 1
 
 
-def test_more_due_at_once_than_one_claim_promotes(harness: ClaimHarness) -> None:
+def test_more_due_emails_than_one_claim_promotes_are_all_claimed(harness: ClaimHarness) -> None:
     harness.put(count=2500, ready=False, next_retry_at=HOUR)
     travel(harness.connection, HOUR)
     seen = [row for _ in range(3) for row in harness.claim(1000)]

@@ -36,7 +36,7 @@ def test_the_template_version_of_the_first_claim_stays(harness: ClaimHarness) ->
     assert (first["template_version"], again["template_version"]) == (2, 2)
 
 
-def test_given_back_it_keeps_the_version_too(harness: ClaimHarness) -> None:
+def test_an_email_that_is_given_back_keeps_its_template_version(harness: ClaimHarness) -> None:
     harness.put()
     [first] = harness.claim()
     harness.do("SELECT mailgres.give_back(%s, %s)", first["lease_token"], [first["id"]])

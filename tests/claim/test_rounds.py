@@ -85,7 +85,7 @@ def test_every_tenant_is_served_within_one_round(
 @on_one_database
 @given(urgent=st.integers(1, 8), normal=st.integers(1, 12), limit=st.integers(1, 10))
 @example(urgent=8, normal=12, limit=10)
-def test_nobody_wins_by_calling_everything_urgent(
+def test_half_of_a_claim_goes_round_however_many_emails_are_urgent(
     harness: ClaimHarness, urgent: int, normal: int, limit: int
 ) -> None:
     harness.clean()
@@ -105,7 +105,7 @@ def test_nobody_wins_by_calling_everything_urgent(
 
 @on_one_database
 @given(second=st.integers(1, 40), first=st.integers(1, 40))
-def test_rounds_routes_take_turns(harness: ClaimHarness, first: int, second: int) -> None:
+def test_routes_take_turns_between_claims(harness: ClaimHarness, first: int, second: int) -> None:
     harness.clean()
     harness.add_route("second", "capture")
     harness.put("tenant", first)

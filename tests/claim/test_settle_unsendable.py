@@ -28,7 +28,10 @@ def test_a_suppressed_address_gets_nothing_and_its_email_is_cancelled(
     [email] = harness.put(recipient_email="Gone@Example.com")
     assert harness.claim() == []
     row = harness.email(email)
-    assert (row["status"], row["error_message"]) == ("cancelled", "the address is suppressed")
+    assert (row["status"], row["error_message"]) == (
+        "cancelled",
+        "the address is suppressed: manual",
+    )
     assert harness.ask("SELECT event FROM email_logs WHERE queue_id = %s", email) == "cancelled"
 
 

@@ -103,7 +103,7 @@ def snapshot(harness: ClaimHarness) -> list[list[Row]]:
 
 
 def use_everywhere(harness: ClaimHarness, emails: list[Row]) -> None:
-    """Report, lengthen, return and begin under a token that holds nothing."""
+    """Finish, extend, give back and start under a token that holds nothing."""
     before = snapshot(harness)
     for outcome in OUTCOMES:
         reported = harness.finish(emails, outcome, message="too late", retry_after=1e12)

@@ -1,4 +1,4 @@
-"""An email whose earlier try may have arrived is repeated as it was, or not at all."""
+"""An uncertain email is retried unchanged, or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def close(harness: ClaimHarness, provider: str, *, circuit: str = "open") -> Non
 
 
 def fail_uncertainly(harness: ClaimHarness, provider: str) -> Row:
-    """Make a try at a provider of which nobody knows whether it arrived."""
+    """Make an attempt with an unknown outcome."""
     harness.put(template_type="signup_confirmation", generation=2, retry_policy="stepped")
     [claimed] = harness.claim(providers=[provider])
     assert claimed["provider"] == provider
@@ -52,7 +52,9 @@ def fixed(email: Row) -> list[object]:
 
 
 @pytest.mark.parametrize("provider", ["with-keys", "without-keys"])
-def test_it_is_repeated_only_by_its_own_provider(harness: ClaimHarness, provider: str) -> None:
+def test_an_uncertain_email_is_retried_only_by_its_provider(
+    harness: ClaimHarness, provider: str
+) -> None:
     uncertain = fail_uncertainly(harness, provider)
     close(harness, provider)
     travel(harness.connection, MINUTE)
@@ -69,7 +71,7 @@ def test_it_is_repeated_only_by_its_own_provider(harness: ClaimHarness, provider
 
 
 @pytest.mark.parametrize("provider", ["with-keys", "without-keys"])
-def test_a_lost_lease_leaves_it_as_uncertain(harness: ClaimHarness, provider: str) -> None:
+def test_a_lost_lease_leaves_an_email_uncertain(harness: ClaimHarness, provider: str) -> None:
     uncertain = fail_uncertainly(harness, provider)
     for _ in range(3):
         travel(harness.connection, 2 * MINUTE)
@@ -96,7 +98,7 @@ def test_a_worker_that_died_during_a_call_with_a_key_leaves_it_uncertain(
     assert (again["provider"], again["generation"]) == ("with-keys", first["generation"])
 
 
-def test_within_the_window_of_its_key_it_is_repeated(harness: ClaimHarness) -> None:
+def test_an_uncertain_email_is_retried_within_its_key_window(harness: ClaimHarness) -> None:
     uncertain = fail_uncertainly(harness, "with-keys")
     travel(harness.connection, WINDOW - timedelta(microseconds=1))
     assert ids(harness.claim()) == {uncertain["id"]}
@@ -121,7 +123,7 @@ def test_the_window_counts_also_while_the_provider_is_closed(harness: ClaimHarne
     assert harness.email(uncertain["id"])["dead_reason"] == "uncertain"
 
 
-def test_expired_it_is_called_uncertain(harness: ClaimHarness) -> None:
+def test_an_uncertain_email_that_expires_dies_as_uncertain(harness: ClaimHarness) -> None:
     uncertain = fail_uncertainly(harness, "with-keys")
     harness.do("UPDATE email_queue SET expires_at = mailgres.now() + interval '2 minutes'")
     travel(harness.connection, 2 * MINUTE)

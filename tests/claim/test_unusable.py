@@ -26,7 +26,7 @@ def close(harness: ClaimHarness, provider: str, how: str) -> None:
     harness.do(f"UPDATE mailgres.providers SET {how} WHERE name = %s", provider)
 
 
-def test_a_paused_tenant_waits_until_it_goes_on(harness: ClaimHarness) -> None:
+def test_a_paused_tenant_waits_until_it_is_resumed(harness: ClaimHarness) -> None:
     harness.add_tenant("paused", paused=True)
     paused = harness.put("paused", 3, priority=1)
     other = harness.put("other", 3)
@@ -91,7 +91,7 @@ def test_a_route_without_providers_waits(harness: ClaimHarness) -> None:
 
 
 @pytest.mark.parametrize("how", CLOSED)
-def test_a_route_whose_only_provider_is_closed_waits(harness: ClaimHarness, how: str) -> None:
+def test_a_route_without_a_usable_provider_waits(harness: ClaimHarness, how: str) -> None:
     waiting = harness.put(count=3)
     before = harness.waiting()
     close(harness, "capture", how)

@@ -36,23 +36,25 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
         yield url, reported
 
 
-def test_alerts_list(mailgres: Program, queue: Queue, clock: Clock) -> None:
-    assert mailgres.run("alerts", "list").stderr == "Nothing fires.\n"
+def test_alerts_list_shows_firing_alerts_with_their_runbook(
+    mailgres: Program, queue: Queue, clock: Clock
+) -> None:
+    assert mailgres.run("alerts", "list").stderr == "No alert is firing.\n"
     assert mailgres.json("alerts", "list") == []
     queue.run(OPEN)
     queue.enqueue(tenant_id="acme")
     queue.run(PARK)
     at = f"{clock.now:%Y-%m-%d %H:%M:%S} UTC"
-    page = "docs/runbook.md"
+    explain = "mailgres alerts explain"
     assert mailgres("alerts", "list").splitlines() == [
         f"severity  rule          subject  figure      threshold  {'since':{len(at)}}  what to do",
-        f"critical  circuit_open  capture  2 openings  0          {at}  {page}#circuit_open",
-        f"warning   parked        acme     1 emails    0          {at}  {page}#parked",
+        f"critical  circuit_open  capture  2 openings  0          {at}  {explain} circuit_open",
+        f"warning   parked        acme     1 email     0          {at}  {explain} parked",
     ]
     assert [one["rule"] for one in mailgres.json("alerts", "list")] == ["circuit_open", "parked"]
 
 
-def test_alerts_rules(mailgres: Program) -> None:
+def test_alerts_rules_shows_threshold_window_and_severity(mailgres: Program) -> None:
     found = mailgres.json("alerts", "rules")
     (one,) = [each for each in found if each["name"] == "failure_rate"]
     assert (one["threshold"], one["time_window"], one["severity"]) == (10, 3600, "critical")
@@ -62,7 +64,7 @@ def test_alerts_rules(mailgres: Program) -> None:
     assert line.split()[1:6] == ["≥", "80", "%", "-", "-"]
 
 
-def test_alerts_set(mailgres: Program) -> None:
+def test_alerts_set_changes_only_the_given_values(mailgres: Program) -> None:
     done = mailgres("alerts", "set", "failure_rate", "--threshold", "5", "--window", "30m")
     assert done == "failure_rate: > 5 % over 30m, critical\n"
     assert mailgres("alerts", "set", "parked", "--severity", "info") == "parked: > 0 emails, info\n"
@@ -79,13 +81,13 @@ def test_a_dry_run_changes_no_rule(mailgres: Program) -> None:
     assert mailgres.json("alerts", "rules") == before
 
 
-def test_alerts_what_is_refused(mailgres: Program) -> None:
+def test_alerts_set_refuses_bad_values_with_a_hint(mailgres: Program) -> None:
     what, hint = mailgres.fails("alerts", "set", "failure_rate", "--threshold", "-1")
-    assert what == "-1 is no threshold of failure_rate"
+    assert what == "-1 is not a threshold of failure_rate"
     assert hint == "Give a number of %, 0 or more, at most 100."
     for bad in ("101", "nan", "inf"):
         assert (
-            "is no threshold"
+            "is not a threshold"
             in mailgres.fails("alerts", "set", "failure_rate", "--threshold", bad)[0]
         )
     what, _ = mailgres.fails("alerts", "set", "dead_letters", "--window", "1h")
@@ -96,7 +98,7 @@ def test_alerts_what_is_refused(mailgres: Program) -> None:
     assert "fatal" in mailgres.misused("alerts", "set", "parked", "--severity", "fatal")
 
 
-def test_alerts_an_unknown_rule(mailgres: Program) -> None:
+def test_alerts_set_suggests_the_nearest_rule(mailgres: Program) -> None:
     what, hint = mailgres.fails("alerts", "set", "failure_rat", "--off")
     assert what == "there is no alert rule 'failure_rat'"
     assert hint == "Did you mean failure_rate? `mailgres alerts rules` shows all."
@@ -104,7 +106,9 @@ def test_alerts_an_unknown_rule(mailgres: Program) -> None:
     assert hint.startswith("Known rules: backlog, ")
 
 
-def test_alerts_check(mailgres: Program, queue: Queue) -> None:
+def test_alerts_check_exits_with_1_only_for_critical_alerts(
+    mailgres: Program, queue: Queue
+) -> None:
     assert mailgres("alerts", "check") == ""
     queue.enqueue()
     queue.run(PARK)
@@ -116,10 +120,10 @@ def test_alerts_check(mailgres: Program, queue: Queue) -> None:
     assert queue.rows("SELECT * FROM mailgres.alerts") == [], "it only looked"
 
 
-def test_check_covers_a_dead_fleet(
+def test_alerts_check_notices_that_no_worker_runs(
     mailgres: Program, queue: Queue, hook: tuple[str, list[Any]]
 ) -> None:
-    """Nobody lives who could tell; so whoever watches does, once."""
+    """No worker runs that could notify, so `alerts check` does, once."""
     url, reported = hook
     queue.enqueue()
     queue.run("UPDATE email_queue SET next_retry_at = next_retry_at - interval '1 hour'")
@@ -134,27 +138,29 @@ def test_check_covers_a_dead_fleet(
     assert queue.value(alerts) == 1
 
 
-def test_check_without_a_database() -> None:
+def test_alerts_check_reports_an_unreachable_database() -> None:
     what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check")
     assert "Cannot connect" in what
     what, _ = Program("postgresql://127.0.0.1:1/gone").fails("alerts", "check", "--notify")
     assert "Cannot connect" in what
 
 
-def test_alerts_reset_webhook(mailgres: Program, queue: Queue) -> None:
-    assert mailgres("alerts", "reset-webhook") == "The webhook was not switched off.\n"
+def test_alerts_reset_webhook_says_whether_the_webhook_was_disabled(
+    mailgres: Program, queue: Queue
+) -> None:
+    assert mailgres("alerts", "reset-webhook") == "The webhook was not disabled.\n"
     for _ in range(10):
         queue.run("SELECT mailgres.record_webhook_result('digest', false)")
     assert mailgres("alerts", "reset-webhook", "--dry-run").splitlines() == [
-        "The webhook is called again.",
+        "The webhook is enabled again.",
         "Nothing was changed: this was a dry run.",
     ]
-    assert mailgres("alerts", "reset-webhook") == "The webhook is called again.\n"
+    assert mailgres("alerts", "reset-webhook") == "The webhook is enabled again.\n"
 
 
-def test_alerts_who_may(mailgres: Program) -> None:
+def test_analysts_may_list_alerts_and_not_change_rules(mailgres: Program) -> None:
     as_analyst = {"PGOPTIONS": "-c role=mailgres_analyst"}
-    assert mailgres.run("alerts", "list", **as_analyst).stderr == "Nothing fires.\n"
+    assert mailgres.run("alerts", "list", **as_analyst).stderr == "No alert is firing.\n"
     assert mailgres("alerts", "check", **as_analyst) == ""
     what, hint = mailgres.fails("alerts", "set", "parked", "--off", **as_analyst)
     assert "permission denied" in what
@@ -164,6 +170,19 @@ def test_alerts_who_may(mailgres: Program) -> None:
     assert "parked" in mailgres("alerts", "rules", **as_operator)
 
 
-def test_alerts_no_schema(empty_database_url: str) -> None:
+def test_alerts_without_a_schema_names_migrate(empty_database_url: str) -> None:
     _, hint = Program(empty_database_url).fails("alerts", "list")
     assert hint == "Run `mailgres migrate`."
+
+
+def test_alerts_explain_prints_a_section_of_the_runbook(queue: Queue) -> None:
+    """For every rule, without a database and without the repository's docs."""
+    nowhere = Program("postgresql://127.0.0.1:1/nothing")
+    for rule in queue.value("SELECT array_agg(name ORDER BY name) FROM mailgres.alert_rules"):
+        said = nowhere("alerts", "explain", rule)
+        assert said.startswith(f"{rule}\n\n")
+        assert "](#" not in said
+        assert "\n## " not in said
+    what, hint = nowhere.fails("alerts", "explain", "circuit_opn")
+    assert what == "There is no alert rule 'circuit_opn'"
+    assert hint == "Did you mean circuit_open? `mailgres alerts rules` shows all."

@@ -55,7 +55,7 @@ def test_shows_the_queue_and_leaves_nothing(connect: Connect, empty_database_url
     assert connect(empty_database_url).execute(databases).fetchone() == (None,)
 
 
-def test_no_server_is_one_clear_error() -> None:
+def test_demo_without_a_server_is_one_clear_error() -> None:
     result = run_demo("postgresql://nobody@127.0.0.1:1/x")
     assert result.returncode == 1
     assert result.stderr.startswith("Error: ")

@@ -33,7 +33,7 @@ CAPTURED = "SELECT count(*) FROM mailgres.captured"
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Where `dev` keeps its database; the account of the server can enter it."""
+    """Yield where `dev` keeps its database; the account of the server can enter it."""
     directory = open_directory()
     yield directory
     until(lambda: not list(directory.rglob("postmaster.pid")), "its server has ended")
@@ -50,7 +50,7 @@ def smtp() -> Iterator[SmtpDouble]:
 def production(
     conn: psycopg.Connection, database_url: str, tmp_path: Path, smtp: SmtpDouble
 ) -> Iterator[WorkerHarness]:
-    """A queue that somebody uses: its route leads to SMTP, and a worker sends."""
+    """A queue in use: its route sends by SMTP, and a worker runs."""
     harness = WorkerHarness(conn, database_url, tmp_path)
     harness.variables = {
         "MAILGRES_PROVIDERS": "smtp",
@@ -120,7 +120,7 @@ def running(arguments: tuple[str, ...], env: dict[str, str], directory: Path) ->
         assert process.stdout is not None
         try:
             said: list[str] = []
-            while not said or said[-1] != "Ctrl-C ends it.\n":
+            while not said or said[-1] != "Ctrl-C stops it.\n":
                 said.append(process.stdout.readline())
                 assert said[-1], f"it ended: {said}"
             yield Dev(process, said)
@@ -129,7 +129,7 @@ def running(arguments: tuple[str, ...], env: dict[str, str], directory: Path) ->
 
 
 def refused(url: str, directory: Path) -> str:
-    """What `mailgres dev` says when it refuses a database."""
+    """Return what `mailgres dev` says when it refuses a database."""
     done = subprocess.run(
         [PROGRAM, "dev", "--database-url", url],
         env=dict(os.environ),
@@ -179,7 +179,7 @@ def test_dev_refuses_a_database_whose_routes_lead_to_another_provider(
     production: WorkerHarness, tmp_path: Path
 ) -> None:
     before = dump(production.url, without=OF_A_LIVE_WORKER)
-    assert "the route default leads to the provider smtp" in refused(production.url, tmp_path)
+    assert "the route default has the provider smtp" in refused(production.url, tmp_path)
     assert dump(production.url, without=OF_A_LIVE_WORKER) == before
 
 
@@ -187,7 +187,7 @@ def test_dev_makes_no_schema_in_a_database_that_is_named(
     empty_database_url: str, tmp_path: Path
 ) -> None:
     before = dump(empty_database_url)
-    assert "does not have the schema of this mailgres" in refused(empty_database_url, tmp_path)
+    assert "does not have the schema of this version" in refused(empty_database_url, tmp_path)
     assert dump(empty_database_url) == before
 
 
@@ -233,7 +233,7 @@ def test_dev_sends_only_when_it_is_asked_to(smtp: SmtpDouble, place: Path, tmp_p
             own.execute(ENQUEUE)
             until(lambda: own.execute(CAPTURED).fetchone() == (1,), "the other one is captured")
         assert dev.end() == 0
-    assert any("No email leaves" in line for line in dev.said)
+    assert any("No email is sent" in line for line in dev.said)
     assert len(smtp.accepted()) == 1
 
 

@@ -46,7 +46,9 @@ def ids_in(queue: Queue) -> set[UUID]:
     return {row.id for row in queue.rows("SELECT id FROM email_dead_letters")}
 
 
-def test_dlq_list(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_list_shows_letters_of_the_queue_and_the_archive(
+    mailgres: Program, letters: dict[str, UUID]
+) -> None:
     lines = mailgres("dlq", "list").splitlines()
     assert lines[0].split() == [
         *("id", "died", "reason", "code", "template", "tenant", "recipient", "attempts", "where")
@@ -68,16 +70,15 @@ def test_dlq_list(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert chosen("--died-until", "24h", "--template", RESEND) == {"archived"}
     some = mailgres.run("dlq", "list", "--limit", "2")
     assert some.stderr == "There are more than these 2: --limit shows more.\n"
-    assert (
-        mailgres.run("dlq", "list", "--error-code", "421").stderr
-        == "There is no such dead letter.\n"
-    )
+    assert mailgres.run("dlq", "list", "--error-code", "421").stderr == "No dead letter matches.\n"
     assert mailgres.fails("dlq", "list", "--template", "welcome_usr")[1].startswith(
         "Did you mean welcome_user?"
     )
 
 
-def test_dlq_show(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_show_prints_the_timeline_of_a_letter(
+    mailgres: Program, letters: dict[str, UUID]
+) -> None:
     lines = mailgres("dlq", "show", str(letters["shop"])).splitlines()
     assert f"recipient  {ANA}" in lines
     assert "fault      550: no" in lines
@@ -86,10 +87,12 @@ def test_dlq_show(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert (found["payload"], len(found["log"])) == ({"x": 'é, "y"\n'}, 1)
     what, _ = mailgres.fails("dlq", "show", str(UUID(int=7)))
     assert what == f"There is no dead letter {UUID(int=7)}"
-    assert "is not a valid UUID" in mailgres.misused("dlq", "show", "7")
+    assert "'7' is not an id" in mailgres.misused("dlq", "show", "7")
 
 
-def test_dlq_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
+def test_dlq_stats_counts_by_code_reason_and_more(
+    mailgres: Program, letters: dict[str, UUID]
+) -> None:
     assert len(letters) == 4
     found = mailgres.json("dlq", "stats")
     counts = {(one["by"], one["name"]): (one["in_queue"], one["archived"]) for one in found}
@@ -106,7 +109,9 @@ def test_dlq_stats(mailgres: Program, letters: dict[str, UUID]) -> None:
     assert lines[1].split()[:4] == ["tenant", "shop", "0", "1"]
 
 
-def test_dlq_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) -> None:
+def test_dlq_retry_takes_the_filters_of_retry(
+    mailgres: Program, queue: Queue, letters: dict[str, UUID]
+) -> None:
     assert "give --all-failed" in mailgres.misused("dlq", "retry")
     assert "only those that are failed" in mailgres.misused(
         "dlq", "retry", "--status", "cancelled", "--tenant", "shop"
@@ -124,7 +129,7 @@ def test_dlq_retry(mailgres: Program, queue: Queue, letters: dict[str, UUID]) ->
 
 
 @pytest.mark.parametrize("name", ["dead.jsonl", "dead.csv.gz"])
-def test_dlq_export_and_purge(
+def test_dlq_purge_deletes_exactly_the_exported_letters(
     mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name
@@ -159,12 +164,12 @@ def test_dlq_export_and_purge(
     assert mailgres.json(*order, "--yes")["purged"] == 0
 
 
-def test_dlq_export_then_purge(
+def test_dlq_export_with_purge_asks_first(
     mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path
 ) -> None:
     path = tmp_path / "shop.jsonl.gz"
     order = ("dlq", "export", str(path), "--tenant", "shop", "--purge")
-    assert "Nobody can be asked" in mailgres.fails(*order)[0]
+    assert "There is no terminal" in mailgres.fails(*order)[0]
     assert not path.exists()
     assert mailgres(*order, "--yes").splitlines() == [
         f"2 dead letters are in {path}.",
@@ -175,13 +180,13 @@ def test_dlq_export_then_purge(
     assert "needs a file" in mailgres.misused("dlq", "export", "-", "--purge")
 
 
-def test_export_and_what_a_purge_would_do(
+def test_dlq_purge_with_dry_run_reports_what_it_would_delete(
     mailgres: Program, queue: Queue, letters: dict[str, UUID], tmp_path: Path
 ) -> None:
     """The file is there, and so are the letters, which can be purged by it."""
     path = tmp_path / "shop.jsonl"
     order = ("dlq", "export", str(path), "--tenant", "shop")
-    assert "--dry-run is about --purge" in mailgres.misused(*order, "--dry-run")
+    assert "--dry-run goes with --purge" in mailgres.misused(*order, "--dry-run")
     assert not path.exists()
     assert mailgres(*order, "--purge", "--dry-run").splitlines() == [
         f"2 dead letters are in {path}.",
@@ -200,13 +205,15 @@ def test_attachments_are_not_purged_unasked(
     queue.run("UPDATE email_queue SET has_attachments = true")
     lines = mailgres("dlq", "export", str(path), "--purge", "--yes").splitlines()
     assert lines[1] == "Purged 0 of 1 dead letter."
-    assert lines[2] == "Skipped 1: it has attachments, and those are in no export (MG027)"
+    assert lines[2] == "Skipped 1: it has attachments, which an export does not contain (MG027)"
     assert ids_in(queue) == {queue_id}
     order = ("dlq", "purge", "--exported", str(path), "--with-attachments", "--yes")
     assert mailgres(*order) == "Purged 1 of 1 dead letter.\n"
 
 
-def test_one_that_died_twice(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_a_letter_in_queue_and_archive_is_shown_and_exported_from_both(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     """It is in the archive, was put back into the queue, and died there again."""
     clock = Clock(queue.conn)
     twice = dead(queue)
@@ -227,7 +234,9 @@ def test_one_that_died_twice(mailgres: Program, queue: Queue, tmp_path: Path) ->
     assert ids_in(queue).isdisjoint({twice, *others})
 
 
-def test_letters_that_order_a_terminal_about(mailgres: Program, queue: Queue) -> None:
+def test_control_characters_in_letters_do_not_reach_the_terminal(
+    mailgres: Program, queue: Queue
+) -> None:
     queue_id = dead(queue, code="5\x1b]0;mine\x0750")
     queue.run("UPDATE email_queue SET error_message = %s", "\x1b[2Jno\x9b1m")
     for order in (
@@ -259,8 +268,8 @@ def without_log(path: Path) -> None:
         ("a.jsonl", half, "line 4: it is not JSON"),
         ("a.csv", half, "it is not CSV"),
         ("a.jsonl.gz", half, "it ends in the middle"),
-        ("a.jsonl", foreign, "line 1: that is not a dead letter"),
-        ("a.jsonl", without_log, "line 4: that is not a dead letter"),
+        ("a.jsonl", foreign, "line 1: this is not a dead letter"),
+        ("a.jsonl", without_log, "line 4: this is not a dead letter"),
     ],
 )
 def test_only_a_whole_export_is_purged(  # noqa: PLR0917
@@ -272,11 +281,13 @@ def test_only_a_whole_export_is_purged(  # noqa: PLR0917
     spoil(path)
     what, hint = mailgres.fails("dlq", "purge", "--exported", str(path), "--yes")
     assert why in what
-    assert hint == "Nothing was changed. Mend the file."
+    assert hint == "Nothing was changed. Fix the file."
     assert ids_in(queue) == set(letters.values())
 
 
-def test_an_export_of_another_database(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_dlq_purge_refuses_an_export_of_another_database(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     dead(queue)
     path = tmp_path / "a.jsonl"
     mailgres("dlq", "export", str(path))
@@ -289,7 +300,9 @@ def test_an_export_of_another_database(mailgres: Program, queue: Queue, tmp_path
 
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("old", [None, "an older export\n"])
-def test_dlq_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: str | None) -> None:
+def test_a_full_disk_purges_nothing_and_leaves_no_half_file(
+    mailgres: Program, queue: Queue, tmp_path: Path, old: str | None
+) -> None:
     """Nothing is purged, and no half of a file stays."""
     before = ids_in(queue)
     path = tmp_path / "a.jsonl"
@@ -310,7 +323,7 @@ def test_dlq_a_full_disk(mailgres: Program, queue: Queue, tmp_path: Path, old: s
 
 
 @pytest.mark.usefixtures("letters")
-def test_dlq_a_broken_pipe(mailgres: Program) -> None:
+def test_an_export_into_a_broken_pipe_ends_without_traceback(mailgres: Program) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -321,15 +334,19 @@ def test_dlq_a_broken_pipe(mailgres: Program) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_no_place_for_the_file(mailgres: Program, tmp_path: Path) -> None:
+def test_dlq_export_reports_a_file_that_cannot_be_created(
+    mailgres: Program, tmp_path: Path
+) -> None:
     what, _ = mailgres.fails("dlq", "export", str(tmp_path / "gone" / "a.csv"))
     assert what.endswith("a.csv: No such file or directory")
-    assert "does not say" in mailgres.fails("dlq", "export", str(tmp_path / "a.xml"))[0]
+    assert "does not show its format" in mailgres.fails("dlq", "export", str(tmp_path / "a.xml"))[0]
     what, _ = mailgres.fails("dlq", "purge", "--exported", str(tmp_path / "a.csv"), "--yes")
     assert what.endswith("a.csv: No such file or directory")
 
 
-def test_dlq_an_operator_may(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_the_operator_role_may_export_and_purge_letters(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     dead(queue)
     as_role = {"PGOPTIONS": "-c role=mailgres_operator"}
     assert len(mailgres.json("dlq", "stats", **as_role)) == 4

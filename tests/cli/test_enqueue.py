@@ -23,7 +23,7 @@ def rows(queue: Queue, columns: str = "recipient_email") -> list[Any]:
     return [tuple(row) for row in queue.rows(f"SELECT {columns} FROM email_queue ORDER BY id")]
 
 
-def test_enqueue_one(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_stores_every_option(mailgres: Program, queue: Queue) -> None:
     printed = mailgres(
         *WELCOME, "--payload", '{"name": "Ana"}', "--priority", "2", "--tenant", "acme",
         "--idempotency-key", "once", "--correlation-id", "c-1", "--max-retries", "7",
@@ -39,7 +39,9 @@ def test_enqueue_one(mailgres: Program, queue: Queue) -> None:
     assert len(rows(queue)) == 1
 
 
-def test_enqueue_later(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_schedule_and_expires_take_durations_and_times(
+    mailgres: Program, queue: Queue
+) -> None:
     printed = mailgres(*WELCOME, "--schedule", "2h", "--expires", "2999-01-01T09:00")
     assert " to be sent at 20" in printed
     ((scheduled, expires),) = rows(queue, "scheduled_for, expires_at")
@@ -47,7 +49,9 @@ def test_enqueue_later(mailgres: Program, queue: Queue) -> None:
     assert expires == datetime(2999, 1, 1, 9, tzinfo=UTC)
 
 
-def test_enqueue_payloads_from_elsewhere(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_reads_the_payload_from_a_file_or_standard_input(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     file = tmp_path / "ana.json"
     file.write_text('{"name": "Ana"}')
     mailgres(*WELCOME, "--payload", f"@{file}")
@@ -80,7 +84,7 @@ def piped(mailgres: Program, text: str, *arguments: str) -> str:
         (["--route", "nowhere"], "there is no route 'nowhere'", "Known routes: default"),
     ],
 )
-def test_enqueue_refusals(
+def test_enqueue_refuses_bad_values_and_stores_nothing(
     mailgres: Program, queue: Queue, given: list[str], what: str, hint: str
 ) -> None:
     found, advice = mailgres.fails(*WELCOME, *given)
@@ -94,7 +98,7 @@ def test_one_email_has_no_place_in_an_array(mailgres: Program) -> None:
     assert what == "recipient_email is not an email address"
 
 
-def test_it_points_at_the_character(mailgres: Program) -> None:
+def test_a_malformed_payload_is_shown_with_the_character(mailgres: Program) -> None:
     what, _ = mailgres.fails(*WELCOME, "--payload", '{"name": "Ana" "url": 1}')
     assert what.endswith(', character 16: {"name": "Ana" -->"url": 1}')
 
@@ -108,13 +112,15 @@ def test_it_points_at_the_character(mailgres: Program) -> None:
         ('{"a": "\x85\u2028",\n "b" 1}', 'line 2, character 6:  "b" -->1}'),
     ],
 )
-def test_it_points_at_the_end(mailgres: Program, payload: str, end: str) -> None:
-    """Of a payload that ends too early, also behind its last line."""
+def test_a_payload_that_ends_too_early_is_shown_with_its_end(
+    mailgres: Program, payload: str, end: str
+) -> None:
+    """The place is behind the last line of a payload that ends too early."""
     what, _ = mailgres.fails(*WELCOME, "--payload", payload)
     assert what.endswith(end)
 
 
-def test_a_template_that_was_misspelt(mailgres: Program) -> None:
+def test_enqueue_suggests_the_nearest_template(mailgres: Program) -> None:
     what, hint = mailgres.fails("enqueue", "welcom_user", "ana@example.com")
     assert what == "There is no template 'welcom_user'"
     assert hint == "Did you mean welcome_user? `mailgres templates list` shows all."
@@ -125,20 +131,24 @@ def test_a_template_that_was_misspelt(mailgres: Program) -> None:
     [
         ([], "Name a template and a recipient"),
         (["welcome_user"], "Name a template and a recipient"),
-        ([*WELCOME[1:], "--schedule", "2020-01-01"], "that is in the past"),
+        ([*WELCOME[1:], "--schedule", "2020-01-01"], "it is in the past"),
         ([*WELCOME[1:], "--schedule", "soon"], "'soon' is not a time"),
         ([*WELCOME[1:], "--priority", "0"], "0 is not in the range"),
         ([*WELCOME[1:], "--csv", "x.csv"], "The recipients are in the file"),
         (["--csv", "x.csv", "--jsonl", "y.jsonl"], "Give --csv or --jsonl, not both"),
         ([*WELCOME[1:], "--report", "x"], "are for files"),
-        (["--csv", "-", "--continue-on-error"], "Say with --report"),
+        (["--csv", "-", "--continue-on-error"], "for the report of bad lines"),
     ],
 )
-def test_enqueue_misuse(mailgres: Program, given: list[str], why: str) -> None:
+def test_enqueue_refuses_options_that_do_not_go_together(
+    mailgres: Program, given: list[str], why: str
+) -> None:
     assert why in mailgres.misused("enqueue", *given)
 
 
-def test_enqueue_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_with_dry_run_stores_nothing(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     assert mailgres(*WELCOME, "--dry-run").startswith("It would be enqueued.")
     file = tmp_path / "two.csv"
     file.write_text("recipient\nana@example.com\nbo@example.com\n")
@@ -148,7 +158,9 @@ def test_enqueue_dry_run(mailgres: Program, queue: Queue, tmp_path: Path) -> Non
     assert rows(queue) == []
 
 
-def test_enqueue_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_csv_reads_columns_as_fields_or_payload(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     """Columns are fields, or variables of the payload; an empty cell says nothing."""
     file = tmp_path / "readers.csv.gz"
     text = (
@@ -165,7 +177,7 @@ def test_enqueue_csv(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
     ]
 
 
-def test_enqueue_json_lines(mailgres: Program, queue: Queue) -> None:
+def test_enqueue_jsonl_takes_both_spellings_of_fields(mailgres: Program, queue: Queue) -> None:
     lines = [
         {"template": "welcome_user", "recipient": "ana@example.com", "payload": {"name": "Ana"}},
         {"template_type": "welcome_user", "recipient_email": "bo@example.com"},
@@ -180,7 +192,9 @@ def test_enqueue_json_lines(mailgres: Program, queue: Queue) -> None:
     ]
 
 
-def test_the_same_file_again(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_the_same_file_with_an_idempotency_key_is_enqueued_once(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     file = tmp_path / "two.csv"
     file.write_text("recipient\nana@example.com\nbo@example.com\n")
     for _ in range(2):
@@ -206,16 +220,18 @@ def test_nothing_of_a_file_with_bad_lines(mailgres: Program, queue: Queue, tmp_p
     assert what == (
         f"{file}, line 3: recipient_email is not an email address (3 more lines are bad)"
     )
-    assert hint.endswith("Nothing was enqueued; --continue-on-error leaves bad lines out.")
+    assert hint.endswith("Nothing was enqueued; --continue-on-error skips bad lines.")
     assert rows(queue) == []
 
 
-def test_all_but_the_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_with_continue_on_error_skips_bad_lines(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(BAD)
     printed = mailgres("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error")
     report = Path(f"{file}.errors.jsonl")
-    assert printed == (f"Enqueued 2 emails.\nLeft out 4 bad lines: {report} says which and why.\n")
+    assert printed == (f"Enqueued 2 emails.\nSkipped 4 bad lines: see {report}.\n")
     assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
     reported = [json.loads(line) for line in report.read_text().splitlines()]
     assert [(one["line"], one["code"]) for one in reported] == [
@@ -241,7 +257,7 @@ def test_all_but_lines_that_are_no_records(
     file = tmp_path / "bad"
     file.write_text(text)
     _, hint = mailgres.fails("enqueue", "welcome_user", option, str(file))
-    assert hint.endswith("Nothing was enqueued; --continue-on-error leaves bad lines out.")
+    assert hint.endswith("Nothing was enqueued; --continue-on-error skips bad lines.")
     assert rows(queue) == []
     mailgres("enqueue", "welcome_user", option, str(file), "--continue-on-error")
     assert rows(queue) == [("ana@example.com",), ("ed@example.com",)]
@@ -268,7 +284,7 @@ def test_a_key_that_was_used_for_another_email(
 @pytest.mark.parametrize(
     ("text", "line"), [("recipient\nana@example.com,1\n", 2), ('recipient\n"ana', 2)]
 )
-def test_a_file_that_is_not_csv(
+def test_a_malformed_csv_file_is_refused_with_its_line(
     mailgres: Program, queue: Queue, tmp_path: Path, text: str, line: int
 ) -> None:
     file = tmp_path / "bad.csv"
@@ -278,7 +294,7 @@ def test_a_file_that_is_not_csv(
     assert rows(queue) == []
 
 
-def test_unknown_keys_and_no_file(mailgres: Program, tmp_path: Path) -> None:
+def test_enqueue_reports_unknown_keys_and_a_missing_file(mailgres: Program, tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
     file.write_text('{"template": "welcome_user", "to": "ana@example.com"}\n')
     what, _ = mailgres.fails("enqueue", "--jsonl", str(file))
@@ -299,10 +315,10 @@ def test_more_than_a_chunk_is_all_or_none(mailgres: Program, queue: Queue, tmp_p
     assert len(rows(queue)) == 2500
 
 
-def test_the_report_of_what_was_done_before_an_interruption(
+def test_an_interrupted_enqueue_reports_what_was_done(
     mailgres: Program, queue: Queue, connect: Connect, tmp_path: Path
 ) -> None:
-    """The second chunk waits for somebody who uses the same key; then it is interrupted."""
+    """The second chunk waits for a transaction with the same key; then it is interrupted."""
     file, report = tmp_path / "many.jsonl", tmp_path / "bad.jsonl"
     lines = [{"recipient": f"user{n}@example.com"} for n in range(1001)]
     lines[7] = {"recipient": "nobody"}
@@ -315,7 +331,7 @@ def test_the_report_of_what_was_done_before_an_interruption(
     other.rollback()
     assert done.returncode == 130
     assert "999 emails were enqueued before that" in done.stderr
-    assert f"{report} says which 1 lines were bad so far." in done.stderr
+    assert f"{report} lists the 1 bad lines so far." in done.stderr
     assert [json.loads(line)["line"] for line in report.read_text().splitlines()] == [8]
     assert len(rows(queue)) == 999
 
@@ -323,7 +339,7 @@ def test_the_report_of_what_was_done_before_an_interruption(
 def test_an_interruption_of_all_or_none(
     mailgres: Program, queue: Queue, connect: Connect, tmp_path: Path
 ) -> None:
-    """The third chunk waits for somebody who uses the same key; then it is interrupted."""
+    """The third chunk waits for a transaction with the same key; then it is interrupted."""
     file = tmp_path / "many.csv"
     lines = [f"user{n}@example.com,{'k' if n == 2500 else ''}\n" for n in range(3000)]
     file.write_text("recipient,idempotency_key\n" + "".join(lines))
@@ -344,7 +360,7 @@ def test_a_report_takes_no_other_files_place(
     file = tmp_path / "bad.csv"
     file.write_text(BAD)
     order = ("enqueue", "welcome_user", "--csv", str(file), "--continue-on-error", "--report")
-    assert "names the file of the emails" in mailgres.misused(*order, f"{tmp_path}/./bad.csv")
+    assert "--report names the input file" in mailgres.misused(*order, f"{tmp_path}/./bad.csv")
     other = tmp_path / "other.jsonl"
     other.write_text("mine")
     assert mailgres.fails(*order, str(other))[0] == f"{other} exists"

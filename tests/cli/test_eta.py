@@ -56,7 +56,9 @@ def test_a_thousand_at_a_hundred_a_day(queue: Queue, eta: Callable[..., Any]) ->
     assert found.at == MIDNIGHT + 8 * DAY
 
 
-def test_what_was_sent_today_counts(queue: Queue, eta: Callable[..., Any], clock: Clock) -> None:
+def test_the_estimate_subtracts_what_was_sent_today(
+    queue: Queue, eta: Callable[..., Any], clock: Clock
+) -> None:
     limit(queue, None, 100, None)
     used(queue, "day", MIDNIGHT - DAY, 100)
     assert eta(1000).at == MIDNIGHT + 9 * DAY
@@ -64,7 +66,7 @@ def test_what_was_sent_today_counts(queue: Queue, eta: Callable[..., Any], clock
     assert eta().at == MIDNIGHT + 9 * DAY
 
 
-def test_eta_a_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_respects_the_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
     """250 of November are left: 100, 100, 50; then December's."""
     limit(queue, None, 100, 3000)
     used(queue, "month", datetime(2026, 11, 1, tzinfo=UTC), 2750)
@@ -73,7 +75,7 @@ def test_eta_a_monthly_quota(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta(3000).at > datetime(2026, 12, 30, tzinfo=UTC)
 
 
-def test_eta_a_rate(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_respects_the_rate_limit(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 2, None, None)
     found = eta(7200)
     assert (found.at, found.why) == (NOON + HOUR, "rate")
@@ -82,13 +84,15 @@ def test_eta_a_rate(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta().at == NOON + 2 * HOUR, "calls of a hundred emails, one every 100 s"
 
 
-def test_eta_rate_and_quota(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_respects_rate_and_quota_together(
+    queue: Queue, eta: Callable[..., Any]
+) -> None:
     limit(queue, 1, 3600, None)
     found = eta(5400)
     assert (found.at, found.why) == (MIDNIGHT + timedelta(seconds=1800), "quota")
 
 
-def test_eta_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_starts_after_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.pause_provider('resend', %s)", NOON + 2 * HOUR)
     found = eta(3600)
@@ -98,14 +102,14 @@ def test_eta_a_pause(queue: Queue, eta: Callable[..., Any]) -> None:
     assert (found.starts, found.at, found.why) == (None, None, "paused")
 
 
-def test_eta_an_open_circuit(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_starts_after_an_open_circuit(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.set_circuit('resend', 'open', 'down', NULL)")
     found = eta(60)
     assert (found.at, found.why) == (NOON + timedelta(seconds=180), "circuit")
 
 
-def test_the_next_provider_stands_in(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_uses_the_next_usable_provider(queue: Queue, eta: Callable[..., Any]) -> None:
     queue.run("INSERT INTO mailgres.providers (name, kind) VALUES ('smtp', 'smtp')")
     queue.run("SELECT mailgres.set_route('default', '{resend,smtp}')")
     queue.run("SELECT mailgres.limit_provider('smtp', 1, NULL, NULL)")
@@ -114,7 +118,9 @@ def test_the_next_provider_stands_in(queue: Queue, eta: Callable[..., Any]) -> N
     assert (found.provider, found.at, found.why) == ("smtp", NOON + HOUR, "rate")
 
 
-def test_routes_share_a_provider(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_routes_of_one_provider_share_its_limit_in_the_estimate(
+    queue: Queue, eta: Callable[..., Any]
+) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.set_route('bulk', '{resend}')")
     assert eta(1800, "bulk").at == NOON + HOUR / 2
@@ -126,14 +132,16 @@ def test_routes_share_a_provider(queue: Queue, eta: Callable[..., Any]) -> None:
     assert (paused.at, paused.why) == (None, "route paused")
 
 
-def test_the_limit_of_a_tenant(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_respects_the_limit_of_a_tenant(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.run("SELECT mailgres.limit_tenant('acme', 0.1)")
     found = eta(361, tenant="acme")
     assert (found.at, found.why) == (NOON + HOUR, "rate of a tenant")
 
 
-def test_eta_recent_throughput(queue: Queue, eta: Callable[..., Any], clock: Clock) -> None:
+def test_without_limits_the_estimate_uses_recent_throughput(
+    queue: Queue, eta: Callable[..., Any], clock: Clock
+) -> None:
     found = eta(3)
     assert (found.at, found.why) == (None, "unknown")
     for email in queue.claim():
@@ -146,14 +154,16 @@ def test_eta_recent_throughput(queue: Queue, eta: Callable[..., Any], clock: Clo
     assert eta().why == "unknown"
 
 
-def test_what_is_not_due_yet(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_waits_for_scheduled_emails(queue: Queue, eta: Callable[..., Any]) -> None:
     limit(queue, 1, None, None)
     queue.enqueue(scheduled_for=NOON + 5 * DAY)
     found = eta(59)
     assert (found.emails, found.later, found.at, found.why) == (60, 1, NOON + 5 * DAY, "schedule")
 
 
-def test_eta_never(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_an_estimate_beyond_all_limits_says_why_there_is_none(
+    queue: Queue, eta: Callable[..., Any]
+) -> None:
     limit(queue, None, 1, None)
     found = eta(5000)
     assert (found.at, found.why) == (None, "quota")
@@ -163,15 +173,17 @@ def test_eta_never(queue: Queue, eta: Callable[..., Any]) -> None:
     assert eta().why == "no provider"
 
 
-def test_eta_the_command(mailgres: Program, queue: Queue, eta: Callable[..., Any]) -> None:
-    assert mailgres.run("eta").stderr == "Nothing waits.\n"
+def test_eta_prints_the_time_and_its_reason(
+    mailgres: Program, queue: Queue, eta: Callable[..., Any]
+) -> None:
+    assert mailgres.run("eta").stderr == "No email is pending.\n"
     assert mailgres.json("eta") == []
     limit(queue, None, 100, None)
     queue.enqueue(scheduled_for=NOON + HOUR)
     eta(999)
     why = "by the quota of resend; 1 of them not due yet"
     assert mailgres("eta").splitlines() == [
-        "route    emails  out at                   why",
+        "route    emails  sent at                  reason",
         f"default  1000    2026-11-25 00:00:00 UTC  {why}",
     ]
     (found,) = mailgres.json("eta", PGOPTIONS="-c role=mailgres_operator")

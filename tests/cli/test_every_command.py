@@ -26,7 +26,7 @@ READERS = (
 )
 
 
-def test_every_command_explains_itself() -> None:
+def test_every_command_has_help_with_an_example() -> None:
     """Each has a help with an example, and each listing a --json."""
     for path, text in cli_page.commands(main, "mailgres"):
         about = text.split("\n\n")[1].strip()
@@ -38,18 +38,18 @@ def test_every_command_explains_itself() -> None:
             assert "--json" in text, path
 
 
-def test_the_page_is_current() -> None:
+def test_the_page_on_commands_is_current() -> None:
     written = cli_page.PAGE.read_text(encoding="utf-8")
     assert written == cli_page.page(), "run `make docs`"
 
 
-def test_a_command_that_was_misspelt() -> None:
+def test_a_misspelt_command_gets_a_suggestion() -> None:
     done = Program("").run("lst")
     assert done.returncode == 2
     assert done.stderr.endswith("Error: No such command 'lst'. Did you mean 'list'?\n")
 
 
-def test_every_command_version() -> None:
+def test_version_prints_package_and_schema() -> None:
     printed = Program("").run("--version").stdout
     assert re.fullmatch(
         rf"mailgres {re.escape(version('mailgres'))}, schema \d{{4}}_\w+\n", printed
@@ -57,7 +57,7 @@ def test_every_command_version() -> None:
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
-def test_every_command_no_database(command: list[str]) -> None:
+def test_every_command_without_a_database_says_what_to_do(command: list[str]) -> None:
     what, hint = Program("").fails(*command)
     assert what == "No database was named"
     assert "`mailgres dev` starts one" in hint
@@ -68,12 +68,14 @@ def test_every_command_no_database(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
-def test_every_command_not_migrated(empty_database_url: str, command: list[str]) -> None:
+def test_every_command_without_a_schema_names_migrate(
+    empty_database_url: str, command: list[str]
+) -> None:
     _, hint = Program(empty_database_url).fails(*command)
     assert "mailgres migrate" in hint
 
 
-def test_every_command_zones(mailgres: Program, queue: Queue) -> None:
+def test_times_are_shown_and_read_in_the_same_time_zone(mailgres: Program, queue: Queue) -> None:
     """The user's own, or UTC; given times are read as they are shown."""
     queue.run(
         "INSERT INTO email_queue (id, template_type, recipient_email, created_at)"
@@ -88,7 +90,9 @@ def test_every_command_zones(mailgres: Program, queue: Queue) -> None:
     assert mailgres.json("list", *window, **there) == []
 
 
-def test_every_command_colours(mailgres: Program, queue: Queue) -> None:
+def test_colours_are_used_only_at_a_terminal_without_no_color(
+    mailgres: Program, queue: Queue
+) -> None:
     queue.enqueue()
     assert "\x1b[" not in mailgres("list")
     assert "\x1b[" in at_a_terminal(mailgres, "list")
@@ -112,7 +116,7 @@ def at_a_terminal(mailgres: Program, *arguments: str, **env: str) -> str:
     return text.decode()
 
 
-def test_exit_codes_are_documented(mailgres: Program) -> None:
+def test_every_exit_code_is_documented(mailgres: Program) -> None:
     page = cli_page.PAGE.read_text(encoding="utf-8")
     assert mailgres.run("list").returncode == 0
     assert mailgres.run("list", "--template", "nobody_knows").returncode == 1
@@ -132,7 +136,7 @@ def test_exit_codes_are_documented(mailgres: Program) -> None:
     ],
     ids=lambda command: command[0],
 )
-def test_every_command_an_interruption(
+def test_ctrl_c_ends_every_command_with_130(
     mailgres: Program, queue: Queue, connect: Connect, command: tuple[str, ...]
 ) -> None:
     """Ctrl-C ends with 130 whatever is under way: here each waits for a lock."""
@@ -147,7 +151,9 @@ def test_every_command_an_interruption(
 
 
 @pytest.mark.parametrize(("key", "code"), [(b"\x03", 130), (b"n\n", 1), (b"\x04", 1)])
-def test_an_answer_to_a_question(mailgres: Program, queue: Queue, key: bytes, code: int) -> None:
+def test_every_answer_but_yes_does_nothing(
+    mailgres: Program, queue: Queue, key: bytes, code: int
+) -> None:
     """Ctrl-C, no, and no answer at all: nothing is done."""
     queue.enqueue()
     ours, theirs = pty.openpty()
@@ -181,24 +187,27 @@ DRY = {
     "dlq export", "dlq purge", "dlq retry", "retry", "cancel", "reschedule", "enqueue", "janitor",
     "alerts set", "alerts reset-webhook", "providers pause", "providers resume", "providers reset",
     "providers limit", "routes set", "routes pause", "routes resume", "policies set",
-    "policies default",
+    "policies default", "migrate",
     "tenants weight", "tenants pause", "tenants resume", "tenants limit", "tenants route",
-    "tenants contact", "templates push", "templates retire", "suppressions add",
-    "suppressions remove", "suppressions import", "senders allow", "senders disallow",
-    "producers bind", "producers unbind",
+    "tenants contact", "templates push", "templates retire", "templates rollback",
+    "suppressions add", "suppressions remove", "suppressions import", "suppressions release",
+    "senders allow", "senders disallow",
+    "producers bind", "producers unbind", "quarantine start", "quarantine release",
+    "recover",
 }  # fmt: skip
 OTHERS = {
-    *("alerts check", "alerts list", "alerts rules", "config", "demo", "dev"),
-    *("dlq list", "dlq show", "dlq stats", "doctor", "errors explain", "eta", "list", "migrate"),
+    *("alerts check", "alerts explain", "alerts list", "alerts rules", "config", "demo", "dev"),
+    *("dlq list", "dlq show", "dlq stats", "doctor", "errors explain", "eta", "list"),
     *("policies list", "process", "providers list", "providers test", "routes list", "serve"),
-    *("show", "status", "suppressions export", "suppressions list"),
+    *("show", "status", "suppressions explain", "suppressions export", "suppressions list"),
+    "templates diff",
     *("templates list", "templates preview", "templates pull", "templates show", "tenants list"),
-    *("producers list", "senders list", "worker"),
+    *("producers list", "quarantine status", "senders list", "webhooks test", "worker"),
 }
 """Commands that change no rows, or whose work it is to."""
 
 
-def test_what_changes_rows_has_a_dry_run() -> None:
+def test_every_command_that_changes_rows_has_dry_run() -> None:
     for path, text in cli_page.commands(main, "mailgres"):
         if "\nCommands:\n" not in text:
             name = path.removeprefix("mailgres ")
@@ -206,7 +215,7 @@ def test_what_changes_rows_has_a_dry_run() -> None:
             assert (name in DRY) != (name in OTHERS), path
 
 
-def test_every_command_completion(mailgres: Program) -> None:
+def test_shell_completion_lists_commands(mailgres: Program) -> None:
     script = mailgres.run(_MAILGRES_COMPLETE="bash_source").stdout
     assert "_mailgres_completion" in script
     asked = {"_MAILGRES_COMPLETE": "bash_complete", "COMP_WORDS": "mailgres li", "COMP_CWORD": "1"}

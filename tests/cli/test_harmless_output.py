@@ -52,7 +52,7 @@ def test_a_cell_that_is_no_formula_is_written_as_it_is() -> None:
     assert written("it's", "a=b", "'quoted'", "5") == "c0,c1,c2,c3\nit's,a=b,'quoted',5\n"
 
 
-def test_suppressions_come_back_from_a_spreadsheet_as_they_were(
+def test_suppressions_survive_a_spreadsheet_unchanged(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:
     path = tmp_path / "all.csv"
@@ -72,7 +72,7 @@ def test_suppressions_come_back_from_a_spreadsheet_as_they_were(
 
 
 def at_a_terminal(mailgres: Program, *arguments: str) -> str:
-    """What a command writes to a terminal."""
+    """Return what a command writes to a terminal."""
     ours, theirs = pty.openpty()
     env = {"DATABASE_URL": mailgres.url, "LC_ALL": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
     with subprocess.Popen([PROGRAM, *arguments], env=env, stdout=theirs, stderr=theirs) as process:
@@ -102,14 +102,14 @@ def test_json_at_a_terminal_escapes_control_characters_and_marks_of_direction(
     assert worker["worker"] == NAME
 
 
-def test_json_for_a_program_is_as_it_was(mailgres: Program, queue: Queue) -> None:
+def test_json_output_for_programs_is_not_altered(mailgres: Program, queue: Queue) -> None:
     queue.run("SELECT mailgres.heartbeat(%s, '0.1.0')", NAME)
     text = mailgres("status", "--json")
     assert NAME in text
 
 
 @pytest.mark.parametrize("command", ["export -", "list --json", "list"])
-def test_suppressions_at_a_terminal_order_it_nothing(
+def test_control_characters_in_suppressions_do_not_reach_the_terminal(
     mailgres: Program, queue: Queue, command: str
 ) -> None:
     queue.run(

@@ -24,10 +24,10 @@ def emails(queue: Queue) -> Queue:
     return queue
 
 
-def test_list_a_table(mailgres: Program, emails: Queue) -> None:
+def test_list_prints_a_table_of_emails(mailgres: Program, emails: Queue) -> None:
     head, *lines = mailgres("list").splitlines()
     assert head.split() == [
-        *["id", "enqueued", "status", "template", "recipient", "tenant", "tries"]
+        *["id", "enqueued", "status", "template", "recipient", "tenant", "attempts"]
     ]
     cy, bo, ana = (line.split(maxsplit=9) for line in lines)
     assert cy[4:9] == ["pending", "welcome_user", "cy@example.com", "default", "1/4"]
@@ -57,13 +57,13 @@ def test_list_a_table(mailgres: Program, emails: Queue) -> None:
     ],
 )
 @pytest.mark.usefixtures("emails")
-def test_list_filters(mailgres: Program, given: list[str], expected: str) -> None:
+def test_list_filters_by_each_option(mailgres: Program, given: list[str], expected: str) -> None:
     found = mailgres.run("list", *given, "--json")
     names = [one["recipient_email"].partition("@")[0] for one in json.loads(found.stdout)]
     assert names == expected.split()
 
 
-def test_windows_go_by_when_they_were_enqueued(mailgres: Program, emails: Queue) -> None:
+def test_since_and_until_filter_by_the_time_of_enqueuing(mailgres: Program, emails: Queue) -> None:
     old = emails.value(
         "INSERT INTO email_queue (id, template_type, recipient_email, created_at)"
         " SELECT mailgres.first_id_of(t), 'welcome_user', 'di@example.com', t"
@@ -78,7 +78,7 @@ def test_windows_go_by_when_they_were_enqueued(mailgres: Program, emails: Queue)
     assert found["id"] == old
 
 
-def test_list_nothing_matches(mailgres: Program) -> None:
+def test_list_says_which_filter_matched_nothing(mailgres: Program) -> None:
     done = mailgres.run("list", "--status", "sent", "--since", "7d")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("No email matches: status sent, since 20")
@@ -86,7 +86,7 @@ def test_list_nothing_matches(mailgres: Program) -> None:
 
 
 @pytest.mark.usefixtures("emails")
-def test_list_more_than_shown(mailgres: Program) -> None:
+def test_list_says_when_there_are_more_than_shown(mailgres: Program) -> None:
     done = mailgres.run("list", "--limit", "2")
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr == "There are more than these 2: --limit shows more.\n"
@@ -100,12 +100,12 @@ def test_list_more_than_shown(mailgres: Program) -> None:
         ("--provider", "captuer", "capture"),
     ],
 )
-def test_list_names_nobody_knows(
+def test_list_suggests_the_nearest_name_for_an_unknown_one(
     mailgres: Program, emails: Queue, option: str, name: str, meant: str
 ) -> None:
     emails.run("SELECT mailgres.fold_rollups()")
     what, hint = mailgres.fails("list", option, name)
-    assert what == f"Nothing is known of a {option[2:]} {name!r}"
+    assert what == f"There is no {option[2:]} {name!r}"
     assert hint.startswith(f"Did you mean {meant}?")
 
 
@@ -132,19 +132,19 @@ def test_names_of_waiting_and_of_old_emails_are_known(
     [
         (["--since", "soon"], "'soon' is not a time"),
         (["--until", "1x"], "'1x' is not a time"),
-        (["--since", "2999-01-01"], "that is in the future"),
+        (["--since", "2999-01-01"], "it is in the future"),
         (["--since", "1h", "--until", "2h"], "nothing can match"),
-        (["--status", "sent", "--reason", "expired"], "--reason is about dead emails"),
+        (["--status", "sent", "--reason", "expired"], "--reason selects dead emails"),
         (["--status", "fialed"], "'fialed' is not one of"),
         (["--limit", "0"], "0 is not in the range"),
         (["--sort", "size"], "'size' is not one of"),
     ],
 )
-def test_list_misuse(mailgres: Program, given: list[str], why: str) -> None:
+def test_list_refuses_bad_options(mailgres: Program, given: list[str], why: str) -> None:
     assert why in mailgres.misused("list", *given)
 
 
-def test_a_reader_that_stops_early(mailgres: Program, queue: Queue) -> None:
+def test_list_ends_quietly_when_its_reader_stops(mailgres: Program, queue: Queue) -> None:
     queue.run(
         "INSERT INTO email_queue (template_type, recipient_email)"
         " SELECT 'welcome_user', 'ana@example.com' FROM generate_series(1, 5000)"

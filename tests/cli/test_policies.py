@@ -8,7 +8,7 @@ from support.program import Program
 from support.queue import Clock, Queue
 
 
-def test_policies_list(mailgres: Program) -> None:
+def test_policies_list_shows_all_policies(mailgres: Program) -> None:
     lines = mailgres("policies", "list").splitlines()
     assert [line.split()[0] for line in lines[1:]] == [
         *("development", "gateway", "integration", "patient", "smtp", "stepped")
@@ -20,7 +20,7 @@ def test_policies_list(mailgres: Program) -> None:
     assert (stepped["default"], stepped["steps"], stepped["base"]) == (True, [60, 300, 900], None)
 
 
-def test_policies_change_one(mailgres: Program, queue: Queue) -> None:
+def test_policies_set_changes_a_policy(mailgres: Program, queue: Queue) -> None:
     clock = Clock(queue.conn)
     said = mailgres("policies", "set", "stepped", "--steps", "10m,1h", "--retries", "2")
     assert said == "stepped: 2 retries, waits 10m, 1h\n"
@@ -35,7 +35,7 @@ def test_policies_change_one(mailgres: Program, queue: Queue) -> None:
     assert (found["steps"], found["jitter_down"], found["jitter_up"]) == (None, 0, 0.5)
 
 
-def test_policies_make_one(mailgres: Program, queue: Queue) -> None:
+def test_policies_set_creates_a_policy(mailgres: Program, queue: Queue) -> None:
     order = ("--retries", "5", "--base", "10m", "--factor", "3", "--cap", "12h", "--jitter", "0.2")
     said = mailgres("policies", "set", "nightly", *order, "--description", "slow and steady")
     assert said == "nightly: 5 retries, waits 10m x 3 up to 12h\n"
@@ -47,13 +47,13 @@ def test_the_nearest_policy_is_suggested(mailgres: Program) -> None:
     assert what == "there is no retry policy 'steped'"
     assert hint == "Did you mean stepped? `mailgres policies list` shows all."
     _, hint = mailgres.fails("policies", "set", "zzz", "--steps", "1m")
-    assert hint.startswith("To make it, give its retries and its waits. Known policies: dev")
+    assert hint.startswith("To create it, give its retries and its waits. Known policies: dev")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Say what to set"),
+        ((), "Give an option to set"),
         (("--steps", "1m", "--base", "1s"), "not both"),
         (("--steps", "1m,soon"), "is not a duration"),
         (("--steps", ""), "is not a duration"),
@@ -63,11 +63,13 @@ def test_the_nearest_policy_is_suggested(mailgres: Program) -> None:
         (("--jitter", "2"), "not in the range"),
     ],
 )
-def test_policies_what_is_refused(mailgres: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_policies_set_refuses_bad_options(
+    mailgres: Program, arguments: tuple[str, ...], said: str
+) -> None:
     assert said in mailgres.misused("policies", "set", "stepped", *arguments)
 
 
-def test_what_the_database_refuses(mailgres: Program) -> None:
+def test_policies_set_reports_what_the_database_refuses(mailgres: Program) -> None:
     what, _ = mailgres.fails("policies", "set", "Not A Name", "--retries", "1", "--steps", "1m")
     assert what == "the retry policy 'Not A Name' is not valid"
     assert len(mailgres.json("policies", "list")) == 6
@@ -88,5 +90,5 @@ def test_the_default_policy_and_expiry_are_chosen_by_a_command(
     what, hint = mailgres.fails("policies", "default", "patent")
     assert what == "there is no retry policy 'patent'"
     assert hint == "Did you mean patient? `mailgres policies list` shows all."
-    assert "Say what to set" in mailgres.misused("policies", "default")
+    assert "Give a policy" in mailgres.misused("policies", "default")
     assert "is too short" in mailgres.misused("policies", "default", "--expires-after", "0s")

@@ -27,7 +27,7 @@ def state(mailgres: Program, name: str = "resend") -> dict[str, Any]:
     return dict(found)
 
 
-def test_providers_list(mailgres: Program, queue: Queue) -> None:
+def test_providers_list_shows_state_limits_and_quotas(mailgres: Program, queue: Queue) -> None:
     Clock(queue.conn, datetime(2026, 11, 16, 18, 44, tzinfo=UTC))
     queue.run("SELECT mailgres.limit_provider('resend', 2, 100, 3000)")
     queue.run("SELECT mailgres.learn_limits('resend', 5, NULL, NULL, 40)")
@@ -40,22 +40,24 @@ def test_providers_list(mailgres: Program, queue: Queue) -> None:
         " WHERE name = 'resend'"
     )
     until = queue.value("SELECT paused_until FROM mailgres.providers WHERE name = 'resend'")
-    opened = "circuit open since 2026-11-16 18:44:00 UTC, tried again at 2026-11-16 18:46:00 UTC"
+    opened = "open circuit since 2026-11-16 18:44:00 UTC, next probe at 2026-11-16 18:46:00 UTC"
     assert mailgres("providers", "list").splitlines() == [
         "provider  kind     circuit  tokens                    today   this month  routes",
         "capture   capture  closed   -                         -       -           -",
         "resend    resend   open     2 at 2/s, 5 calls at 5/s  40/100  0/3000      default",
         f"  paused until {until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: sale",
         f"  {opened}: invalid_api_key: API key is invalid",
-        "  when it is mended: mailgres providers reset resend",
-        "  waits for its quota until 2026-11-17 00:00:00 UTC",
+        "  when it is fixed: mailgres providers reset resend",
+        "  out of quota until 2026-11-17 00:00:00 UTC",
     ]
     found = state(mailgres)
     assert (found["circuit"], found["usable"], found["used_today"]) == ("open", False, 40)
     assert (found["limited_by"], found["routes"]) == ("quota", ["default"])
 
 
-def test_reasons_that_order_a_terminal_about(mailgres: Program, queue: Queue) -> None:
+def test_control_characters_in_reasons_do_not_reach_the_terminal(
+    mailgres: Program, queue: Queue
+) -> None:
     """A circuit's reason is what the provider said."""
     evil = "\x1b]0;mine\x07\x1b[2J\x9b1m"
     queue.run("SELECT mailgres.set_circuit('resend', 'open', %s, NULL)", evil)
@@ -70,21 +72,21 @@ def test_reasons_that_order_a_terminal_about(mailgres: Program, queue: Queue) ->
         assert printed.replace("\n", "").isprintable(), order
 
 
-def test_providers_a_fresh_database(mailgres: Program) -> None:
+def test_capture_is_usable_in_a_new_database(mailgres: Program) -> None:
     assert state(mailgres, "capture")["usable"] is True
 
 
-def test_providers_pause_and_resume(mailgres: Program) -> None:
+def test_a_provider_is_paused_until_it_is_resumed(mailgres: Program) -> None:
     paused = mailgres("providers", "pause", "resend")
     assert paused == (
         "resend: paused until further notice; `mailgres providers resume resend` ends it\n"
     )
     assert state(mailgres)["paused_until"] == "infinity"
-    assert mailgres("providers", "resume", "resend") == "resend: in use\n"
+    assert mailgres("providers", "resume", "resend") == "resend: usable\n"
     assert state(mailgres)["usable"] is True
 
 
-def test_pause_for_a_while(mailgres: Program, queue: Queue) -> None:
+def test_a_provider_is_paused_for_a_duration(mailgres: Program, queue: Queue) -> None:
     clock = Clock(queue.conn)
     done = mailgres("providers", "pause", "resend", "--for", "2h", "--reason", "they are down")
     ends = clock.now + timedelta(hours=2)
@@ -93,7 +95,7 @@ def test_pause_for_a_while(mailgres: Program, queue: Queue) -> None:
     assert state(mailgres)["usable"] is True
 
 
-def test_providers_pause_until(mailgres: Program) -> None:
+def test_a_provider_is_paused_until_a_time(mailgres: Program) -> None:
     mailgres("providers", "pause", "resend", "--until", TOMORROW.isoformat())
     assert datetime.fromisoformat(state(mailgres)["paused_until"]) == TOMORROW
     plain = TOMORROW.replace(tzinfo=None).isoformat()
@@ -102,7 +104,7 @@ def test_providers_pause_until(mailgres: Program) -> None:
     assert there == TOMORROW - timedelta(hours=5)
 
 
-def test_pauses_that_are_refused(mailgres: Program) -> None:
+def test_pauses_in_the_past_are_refused(mailgres: Program) -> None:
     what, hint = mailgres.fails("providers", "pause", "resend", "--until", "2020-01-01")
     assert what == "the pause would be over already"
     assert "in the future" in hint
@@ -113,19 +115,19 @@ def test_pauses_that_are_refused(mailgres: Program) -> None:
     assert state(mailgres)["usable"] is True
 
 
-def test_providers_reset(mailgres: Program, queue: Queue) -> None:
+def test_providers_reset_closes_the_circuit(mailgres: Program, queue: Queue) -> None:
     queue.run("SELECT mailgres.set_circuit('resend', 'open', 'down', NULL)")
-    assert mailgres("providers", "reset", "resend") == "resend: in use\n"
+    assert mailgres("providers", "reset", "resend") == "resend: usable\n"
     assert state(mailgres)["circuit"] == "closed"
 
 
-def test_providers_limits(mailgres: Program) -> None:
+def test_providers_limit_sets_and_removes_limits(mailgres: Program) -> None:
     def limits() -> tuple[Any, ...]:
         found = state(mailgres)
         return found["emails_per_second"], found["daily_quota"], found["monthly_quota"]
 
     done = mailgres("providers", "limit", "resend", "--rate", "2/s", "--daily", "100")
-    assert done == "resend: in use; 2 at 2/s in hand; 0/100 today\n"
+    assert done == "resend: usable; 2 at 2/s left; 0/100 today\n"
     assert limits() == (2, 100, None)
     mailgres("providers", "limit", "resend", "--monthly", "3000")
     assert limits() == (2, 100, 3000)
@@ -146,7 +148,9 @@ def test_providers_limits(mailgres: Program) -> None:
         (("--monthly", "-1"), "-1 is too small"),
     ],
 )
-def test_limits_that_are_refused(mailgres: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_providers_limit_refuses_bad_limits(
+    mailgres: Program, arguments: tuple[str, ...], said: str
+) -> None:
     assert said in mailgres.misused("providers", "limit", "resend", *arguments)
 
 
@@ -164,8 +168,10 @@ def test_an_unknown_provider_gets_no_limit(mailgres: Program) -> None:
     assert what == "there is no provider 'ses'"
 
 
-def test_providers_who_may(mailgres: Program, conn: psycopg.Connection) -> None:
-    """An operator may; who has no role is told which one it takes."""
+def test_providers_names_the_role_that_a_caller_lacks(
+    mailgres: Program, conn: psycopg.Connection
+) -> None:
+    """An operator may; the error for any other role names the missing role."""
     conn.execute("DROP ROLE IF EXISTS mailgres_somebody")
     conn.execute("CREATE ROLE mailgres_somebody NOLOGIN")
     try:
@@ -180,12 +186,12 @@ def test_providers_who_may(mailgres: Program, conn: psycopg.Connection) -> None:
         conn.execute(sql.SQL("DROP ROLE mailgres_somebody"))
 
 
-def test_providers_no_schema(empty_database_url: str) -> None:
+def test_providers_without_a_schema_names_migrate(empty_database_url: str) -> None:
     _, hint = Program(empty_database_url).fails("providers", "list")
     assert hint == "Run `mailgres migrate`."
 
 
-def test_providers_no_database() -> None:
+def test_providers_reports_an_unreachable_database() -> None:
     what, _ = Program("postgresql://127.0.0.1:1/gone").fails("providers", "list")
     assert "Cannot connect to 127.0.0.1:1/gone" in what
     assert "No database was named" in Program("").fails("routes", "list")[0]

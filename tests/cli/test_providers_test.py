@@ -29,30 +29,32 @@ def program(double: ResendDouble) -> Program:
     return Program("", env)
 
 
-def test_providers_test_good(program: Program, double: ResendDouble) -> None:
-    assert program("providers", "test") == "resend: good\nresend-acme: good\n"
-    assert program("providers", "test", "resend-acme") == "resend-acme: good\n"
+def test_providers_test_accepts_valid_credentials(program: Program, double: ResendDouble) -> None:
+    assert program("providers", "test") == "resend: valid\nresend-acme: valid\n"
+    assert program("providers", "test", "resend-acme") == "resend-acme: valid\n"
     assert [one["good"] for one in program.json("providers", "test")] == [True, True]
     assert not double.accepted()
 
 
-def test_providers_test_a_wrong_key(program: Program) -> None:
+def test_providers_test_reports_a_wrong_key(program: Program) -> None:
     done = program.run("providers", "test", MAILGRES_RESEND_ACME_API_KEY="re_wrong")
     assert done.returncode == 1
-    assert done.stdout == "resend: good\n"
+    assert done.stdout == "resend: valid\n"
     what, hint = done.stderr.splitlines()
     assert what.startswith("Error: resend-acme: ")
-    assert hint.startswith("Hint: Make a key at https://resend.com/api-keys")
+    assert hint.startswith("Hint: Create a key at https://resend.com/api-keys")
     assert "re_wrong" not in done.stderr
     found = program.run("providers", "test", "resend-acme", "--json", RESEND_API_KEY="re_wrong")
     assert found.returncode == 0
 
 
-def test_a_provider_that_is_down(program: Program, double: ResendDouble) -> None:
+def test_providers_test_reports_a_provider_that_is_down(
+    program: Program, double: ResendDouble
+) -> None:
     double.add_faults(Fault(status=503, times=-1))
     what, hint = program.fails("providers", "test", "resend")
     assert what.startswith("resend: ")
-    assert hint.startswith("The provider cannot be asked now: try again")
+    assert hint.startswith("The provider cannot be reached now: try again")
 
 
 def test_an_answer_that_orders_a_terminal_about(program: Program, double: ResendDouble) -> None:
@@ -63,13 +65,13 @@ def test_an_answer_that_orders_a_terminal_about(program: Program, double: Resend
     assert done.stderr.replace("\n", "").isprintable()
 
 
-def test_providers_test_no_key(program: Program) -> None:
+def test_providers_test_reports_a_missing_key(program: Program) -> None:
     what, hint = program.fails("providers", "test", RESEND_API_KEY="")
     assert "resend needs resend_api_key" in what
     assert "RESEND_API_KEY" in hint
 
 
-def test_a_provider_that_is_not_configured(program: Program) -> None:
+def test_providers_test_suggests_the_nearest_configured_provider(program: Program) -> None:
     what, hint = program.fails("providers", "test", "resend-acm")
     assert what == "The settings name no provider 'resend-acm'"
     assert hint == "Did you mean resend-acme?"
@@ -78,22 +80,22 @@ def test_a_provider_that_is_not_configured(program: Program) -> None:
 
 def test_providers_test_nothing_is_configured() -> None:
     text = Program("")("providers", "test")
-    assert text == "capture: reached, credentials not tried: it needs none\n"
+    assert text == "capture: reached, credentials not checked: it needs none\n"
 
 
-def test_providers_test_smtp() -> None:
+def test_providers_test_checks_the_login_at_an_smtp_server() -> None:
     with smtp.serve(smtp.SmtpDouble(user="ana", password="secret")) as double:
         env = {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": double.url}
-        assert Program("", env)("providers", "test") == "smtp: good\n"
+        assert Program("", env)("providers", "test") == "smtp: valid\n"
     what, hint = Program("", env).fails("providers", "test")
     assert what.startswith("smtp: ")
-    assert hint.startswith("The provider cannot be asked now")
+    assert hint.startswith("The provider cannot be reached now")
 
 
 def test_a_server_that_asks_for_no_credentials_is_reached_but_none_are_tried() -> None:
     with smtp.serve(smtp.SmtpDouble()) as server:
         program = Program("", {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": server.url})
         text = program("providers", "test")
-        assert text == "smtp: reached, credentials not tried: its URL has none\n"
+        assert text == "smtp: reached, credentials not checked: its URL has none\n"
         (found,) = program.json("providers", "test")
         assert (found["good"], found["untried"]) == (None, "its URL has none")

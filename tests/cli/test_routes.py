@@ -16,29 +16,29 @@ def mailgres(mailgres: Program, queue: Queue) -> Program:
     return mailgres
 
 
-def test_routes_list(mailgres: Program, queue: Queue) -> None:
+def test_routes_list_shows_providers_and_tenants(mailgres: Program, queue: Queue) -> None:
     mailgres("routes", "set", "bulk", "smtp", "resend", "--description", "newsletters")
     mailgres("tenants", "route", "acme", "bulk")
     queue.run("SELECT mailgres.pause_provider('smtp')")
     assert mailgres("routes", "list").splitlines() == [
-        "route    state  providers     tenants  description",
-        "bulk     open   smtp, resend  1        newsletters",
-        "default  open   resend        0        Emails that name no other route.",
+        "route    state   providers     tenants  description",
+        "bulk     usable  smtp, resend  1        newsletters",
+        "default  usable  resend        0        Emails that name no other route.",
     ]
     bulk, _ = mailgres.json("routes", "list")
     assert bulk["providers"] == ["smtp", "resend"]
     assert bulk["usable"] == ["resend"]
     queue.run("SELECT mailgres.pause_provider('resend')")
-    assert mailgres("routes", "list").splitlines()[1].split()[1] == "waits"
+    assert mailgres("routes", "list").splitlines()[1].split()[1] == "unusable"
 
 
-def test_routes_set(mailgres: Program) -> None:
+def test_routes_set_replaces_the_providers_of_a_route(mailgres: Program) -> None:
     assert mailgres("routes", "set", "bulk", "smtp", "resend", "smtp") == "bulk: smtp, resend\n"
     assert mailgres("routes", "set", "bulk", "resend") == "bulk: resend\n"
     assert mailgres.json("routes", "list")[0]["providers"] == ["resend"]
 
 
-def test_routes_what_set_refuses(mailgres: Program) -> None:
+def test_routes_set_refuses_unknown_providers_and_bad_names(mailgres: Program) -> None:
     what, hint = mailgres.fails("routes", "set", "bulk", "smtp", "resed")
     assert what == "there is no provider 'resed'"
     assert hint == "Did you mean resend? `mailgres providers list` shows all."
@@ -48,12 +48,12 @@ def test_routes_what_set_refuses(mailgres: Program) -> None:
     assert [one["route"] for one in mailgres.json("routes", "list")] == ["default"]
 
 
-def test_routes_pause_and_resume(mailgres: Program, queue: Queue) -> None:
+def test_a_paused_route_is_not_claimed(mailgres: Program, queue: Queue) -> None:
     queue.enqueue()
     assert "routes resume default" in mailgres("routes", "pause", "default")
     assert queue.claim() == []
     assert mailgres("routes", "list").splitlines()[1].split()[1] == "paused"
-    assert mailgres("routes", "resume", "default") == "default: open\n"
+    assert mailgres("routes", "resume", "default") == "default: resumed\n"
     assert len(queue.claim()) == 1
 
 
@@ -66,7 +66,7 @@ def test_the_nearest_route_is_suggested(mailgres: Program, command: tuple[str, .
     assert hint == "Did you mean default? `mailgres routes list` shows all."
 
 
-def test_the_limit_of_a_tenant(mailgres: Program, queue: Queue) -> None:
+def test_tenants_limit_sets_the_rate_of_a_tenant(mailgres: Program, queue: Queue) -> None:
     assert mailgres("tenants", "limit", "acme", "100/m") == "acme: 100/m\n"
     rate = "SELECT per_second FROM mailgres.buckets WHERE name = 'tenant:acme'"
     assert queue.value(rate) == pytest.approx(100 / 60)
@@ -77,7 +77,7 @@ def test_the_limit_of_a_tenant(mailgres: Program, queue: Queue) -> None:
     assert what == "a limit needs a tenant and is above zero"
 
 
-def test_the_route_of_a_tenant(mailgres: Program, queue: Queue) -> None:
+def test_tenants_route_sets_the_route_of_a_tenant(mailgres: Program, queue: Queue) -> None:
     mailgres("routes", "set", "bulk", "smtp")
     assert mailgres("tenants", "route", "acme", "bulk") == "acme: route bulk\n"
     assert queue.email(queue.enqueue(tenant_id="acme")).route == "bulk"
@@ -88,7 +88,7 @@ def test_the_route_of_a_tenant(mailgres: Program, queue: Queue) -> None:
     assert found == (None, "postmaster@acme.example", 1)
 
 
-def test_the_contact_of_a_tenant(mailgres: Program, queue: Queue) -> None:
+def test_tenants_contact_sets_the_contact_of_a_tenant(mailgres: Program, queue: Queue) -> None:
     said = mailgres("tenants", "contact", "acme", "postmaster@acme.example")
     assert said == "acme: contact_email postmaster@acme.example\n"
     what, hint = mailgres.fails("tenants", "contact", "acme", "Ana <ana@acme.example>")

@@ -34,7 +34,7 @@ def test_senders_are_allowed_listed_and_disallowed(mailgres: Program, queue: Que
     said = mailgres("senders", "disallow", "news@acme.example", "--tenant", "acme")
     assert said == "acme: 1 removed; 1 left\n"
     said = mailgres("senders", "disallow", "*.acme.example", "--tenant", "acme")
-    assert said == "acme: 1 removed; the list is empty, so the default list holds\n"
+    assert said == "acme: 1 removed; the list is empty, so the default list applies\n"
     said = mailgres("senders", "disallow", "example.com", "bücher.example")
     assert said == "default: 2 removed; the list is empty, so any sender is accepted\n"
 
@@ -54,7 +54,9 @@ def test_a_sender_that_is_neither_domain_nor_address(mailgres: Program, queue: Q
     assert queue.value("SELECT count(*) FROM mailgres.senders") == 0
 
 
-def test_a_rehearsal_allows_nothing(mailgres: Program, queue: Queue, server: Server) -> None:
+def test_senders_with_dry_run_changes_nothing(
+    mailgres: Program, queue: Queue, server: Server
+) -> None:
     assert DRY in mailgres("senders", "allow", "example.com", "--dry-run")
     mailgres("senders", "allow", "example.com")
     assert DRY in mailgres("senders", "disallow", "example.com", "--dry-run")
@@ -73,7 +75,7 @@ def test_producers_are_bound_listed_and_unbound(
     Clock(queue.conn, datetime(2026, 11, 16, 18, 44, tzinfo=UTC))
     assert (
         mailgres.run("producers", "list").stderr
-        == "No role is bound: each may enqueue for every tenant.\n"
+        == "No role is bound: every role may enqueue for every tenant.\n"
     )
     with server.role() as role:
         assert mailgres("producers", "bind", role, "acme") == f"{role}: enqueues for acme only\n"

@@ -30,7 +30,7 @@ def dead(queue: Queue, clock: Clock) -> UUID:
     return found
 
 
-def test_show_a_timeline(mailgres: Program, dead: UUID) -> None:
+def test_show_prints_the_timeline_of_an_email(mailgres: Program, dead: UUID) -> None:
     head, *lines = mailgres("show", str(dead)).splitlines()
     assert head.split() == [str(dead), "failed"]
     assert [line.split() for line in lines[:3]] == [
@@ -40,22 +40,22 @@ def test_show_a_timeline(mailgres: Program, dead: UUID) -> None:
     ]
     enqueued, first, second = lines[lines.index("") + 1 :]
     assert "UTC  enqueued" in enqueued
-    assert enqueued.endswith("at most 4 tries")
-    assert "try 1: failed, will be tried again" in first
+    assert enqueued.endswith("at most 4 attempts")
+    assert "attempt 1: failed, will be retried" in first
     assert "capture in 120 ms; transient http_503; away; next in 1m; worker worker-1" in first
-    assert "try 2: dead" in second
+    assert "attempt 2: dead" in second
     assert "permanent validation_error; no such address; worker worker-1" in second
 
 
-def test_what_it_waits_for(mailgres: Program, queue: Queue, clock: Clock) -> None:
+def test_show_says_what_an_email_waits_for(mailgres: Program, queue: Queue, clock: Clock) -> None:
     waiting = queue.enqueue(scheduled_for=clock.now + timedelta(hours=1))
     last = mailgres("show", str(waiting)).splitlines()[-1]
     assert last.startswith("now ")
     assert last.endswith(", in 1h")
     clock.forward(timedelta(hours=2))
-    assert mailgres("show", str(waiting)).endswith("due, waits for a worker\n")
+    assert mailgres("show", str(waiting)).endswith("due, waiting for a worker\n")
     queue.claim("worker-7")
-    assert " held by worker-7 until 20" in mailgres("show", str(waiting))
+    assert " leased by worker-7 until 20" in mailgres("show", str(waiting))
 
 
 TIMES = ("infinity", "-infinity", "9999-12-31T23:59Z", "290000-01-01T00:00Z", "0044-03-15 BC")
@@ -66,7 +66,7 @@ TIMES = ("infinity", "-infinity", "9999-12-31T23:59Z", "290000-01-01T00:00Z", "0
 def test_any_time_that_the_database_can_hold(
     mailgres: Program, queue: Queue, time: str, zone: str
 ) -> None:
-    """Whoever sets the next try by hand may write what Python's calendar does not reach."""
+    """A next attempt that was set by hand may be beyond Python's calendar."""
     email = queue.enqueue()
     queue.run(
         "UPDATE email_queue SET next_retry_at = %s, scheduled_for = %s, expires_at = %s",
@@ -81,12 +81,12 @@ def test_any_time_that_the_database_can_hold(
         assert shown.endswith(f"never due; `mailgres reschedule {email} --to now` changes it\n")
         assert listed.endswith("never due\n")
     if time == "-infinity":
-        assert shown.endswith("due, waits for a worker\n")
+        assert shown.endswith("due, waiting for a worker\n")
         assert listed.endswith("next long ago\n")
         assert "1 due now, the oldest for ages" in mailgres("status")
 
 
-def test_a_try_that_never_comes(mailgres: Program, queue: Queue) -> None:
+def test_show_prints_an_attempt_that_is_never_due(mailgres: Program, queue: Queue) -> None:
     email = queue.enqueue()
     queue.attempt("transient", code="http_503", message="away")
     queue.run("UPDATE email_queue SET next_retry_at = 'infinity'")
@@ -99,17 +99,17 @@ def test_a_try_that_never_comes(mailgres: Program, queue: Queue) -> None:
     assert "next never" in mailgres("show", str(email))
 
 
-def test_what_the_provider_reports(mailgres: Program, queue: Queue) -> None:
+def test_show_prints_events_of_the_provider(mailgres: Program, queue: Queue) -> None:
     sent = queue.enqueue()
     queue.attempt("sent", provider_message_id="m-1")
-    queue.run("SELECT record_email_event('delivered', %s)", sent)
+    queue.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", sent)
     lines = mailgres("show", str(sent)).splitlines()
-    assert "try 1: sent" in lines[-2]
+    assert "attempt 1: sent" in lines[-2]
     assert "id m-1" in lines[-2]
-    assert "delivered" in lines[-1]
+    assert "provider: delivered" in lines[-1]
 
 
-def test_show_json(mailgres: Program, dead: UUID) -> None:
+def test_show_as_json_has_row_log_and_rendering(mailgres: Program, dead: UUID) -> None:
     found = mailgres.json("show", str(dead), "--rendered", **FROM)
     assert found["email"]["id"] == str(dead)
     assert [entry["event"] for entry in found["log"]] == ["retry", "dead"]
@@ -129,7 +129,7 @@ def test_the_message_of_the_pinned_version(mailgres: Program, queue: Queue, dead
     assert "Subject: Changed" in mailgres("show", str(fresh), "--rendered", **FROM)
 
 
-def test_show_raw(mailgres: Program, dead: UUID) -> None:
+def test_show_eml_prints_the_message_as_it_is_sent(mailgres: Program, dead: UUID) -> None:
     message = stdlib_email.message_from_string(mailgres("show", str(dead), "--eml", **FROM))
     assert message["To"] == "ana@example.com"
     assert message["From"] == "Shop <shop@example.com>"
@@ -137,24 +137,28 @@ def test_show_raw(mailgres: Program, dead: UUID) -> None:
     assert message.get_content_type() == "multipart/alternative"
 
 
-def test_show_from_the_archive(mailgres: Program, queue: Queue, clock: Clock, dead: UUID) -> None:
+def test_show_finds_emails_in_the_archive(
+    mailgres: Program, queue: Queue, clock: Clock, dead: UUID
+) -> None:
     clock.forward(timedelta(days=8))
     assert queue.value("SELECT mailgres.archive_dead_letters()") == 1
     shown = mailgres("show", str(dead), "--rendered", **FROM)
     assert "  archived" in shown
-    assert "try 2: dead" in shown
+    assert "attempt 2: dead" in shown
     assert "Subject: " in shown
 
 
-def test_it_cannot_be_rendered(mailgres: Program, dead: UUID) -> None:
+def test_show_says_why_an_email_cannot_be_rendered(mailgres: Program, dead: UUID) -> None:
     what, _ = mailgres.fails("show", str(dead), "--eml")
     assert what.startswith("It cannot be rendered: there is no from-address")
 
 
-def test_show_ids(mailgres: Program) -> None:
+def test_show_refuses_unknown_and_malformed_ids(mailgres: Program) -> None:
     unknown = uuid4()
     what, hint = mailgres.fails("show", str(unknown))
     assert what == f"There is no email {unknown}, neither in the queue nor in the archive"
     assert hint.startswith("Check the id")
-    assert "'42' is not a valid UUID" in mailgres.misused("show", "42")
+    assert "'42' is not an id. Give a UUID, or at least its first 4 digits." in mailgres.misused(
+        "show", "42"
+    )
     assert "--eml" in mailgres.misused("show", str(unknown), "--eml", "--json")

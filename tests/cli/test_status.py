@@ -41,7 +41,7 @@ def busy(queue: Queue) -> Queue:
 
 
 @pytest.mark.usefixtures("busy")
-def test_status_one_screen(mailgres: Program) -> None:
+def test_status_fits_on_one_screen(mailgres: Program) -> None:
     lines = mailgres("status").splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 24
@@ -50,20 +50,32 @@ def test_status_one_screen(mailgres: Program) -> None:
     assert "1 due now, the oldest for " in text
     assert "sent 2 (" in text
     assert "dead 1  33.3 % failed" in text
-    assert "circuit open for " in text
+    assert "open circuit for " in text
     assert "1 alive" in text
     assert "worker-1, 0.1.0, for " in text
 
 
-def test_status_an_empty_queue(mailgres: Program) -> None:
+def test_status_shows_what_providers_reported(mailgres: Program, busy: Queue) -> None:
+    assert "\nevents" not in mailgres("status")
+    busy.run(
+        "SELECT record_email_event(NULL, 'delivered', p_queue_id => id) FROM email_queue"
+        " WHERE status = 'sent'"
+    )
+    busy.run("SELECT record_email_event('resend', 'opened', 'unknown')")
+    text = mailgres("status")
+    assert "24 h: delivered 2  bounced 0  complained 0  unmatched 1" in text
+    assert mailgres.json("status")["events"]["delivered"] == 2
+
+
+def test_status_of_an_empty_queue_says_so(mailgres: Program) -> None:
     text = mailgres("status")
     assert "nothing is due" in text
-    assert "nothing was tried" in text
+    assert "no attempts" in text
     assert "none alive" in text
 
 
 @pytest.mark.usefixtures("busy")
-def test_status_json(mailgres: Program) -> None:
+def test_status_as_json_has_all_figures(mailgres: Program) -> None:
     found = mailgres.json("status")
     assert {one["status"]: one["emails"] for one in found["states"]}["sent"] == 2
     assert found["due"]["emails"] == 1
@@ -74,22 +86,24 @@ def test_status_json(mailgres: Program) -> None:
     assert isinstance(found["alerts"], list)
 
 
-def test_names_order_no_terminal_about(mailgres: Program, queue: Queue) -> None:
+def test_control_characters_in_names_do_not_reach_the_status_screen(
+    mailgres: Program, queue: Queue
+) -> None:
     queue.run("SELECT mailgres.heartbeat(%s, '0.1.0')", "worker\x1b]0;mine\x07")
     text = mailgres("status")
     assert "worker\ufffd]0;mine\ufffd, 0.1.0" in text
     assert text.replace("\n", "").isprintable()
 
 
-def test_status_sparkline() -> None:
+def test_the_sparkline_scales_to_the_largest_value() -> None:
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([0, 1, 50, 100]) == "▁▂▅█"
     assert sparkline([]) == ""
 
 
-def test_status_misuse(mailgres: Program) -> None:
+def test_status_watch_needs_a_terminal(mailgres: Program) -> None:
     assert "needs a terminal" in mailgres.misused("status", "--watch")
-    assert "leave out --json" in mailgres.misused("status", "--watch", "--json")
+    assert "--watch or --json, not both" in mailgres.misused("status", "--watch", "--json")
 
 
 def own_the_terminal() -> None:
@@ -132,7 +146,9 @@ def read_until(terminal: int, found: Callable[[str], bool]) -> str:
 
 
 @pytest.mark.parametrize("key", [b"q", b"\x03", signal.SIGINT], ids=["q", "key", "signal"])
-def test_status_it_ends_cleanly(mailgres: Program, key: bytes | signal.Signals) -> None:
+def test_status_watch_restores_the_terminal_when_it_ends(
+    mailgres: Program, key: bytes | signal.Signals
+) -> None:
     with watching(mailgres) as (process, terminal):
         read_until(terminal, lambda text: "nothing is due" in text)
         if isinstance(key, bytes):
@@ -145,9 +161,9 @@ def test_status_it_ends_cleanly(mailgres: Program, key: bytes | signal.Signals) 
         assert "Traceback" not in rest
 
 
-def test_status_it_is_live(mailgres: Program, queue: Queue) -> None:
+def test_status_watch_shows_changes(mailgres: Program, queue: Queue) -> None:
     with watching(mailgres) as (_, terminal):
-        read_until(terminal, lambda text: "nothing was tried" in text)
+        read_until(terminal, lambda text: "no attempts" in text)
         queue.enqueue()
         queue.attempt("sent")
         read_until(terminal, lambda text: "sent 1 (" in text)
@@ -155,7 +171,7 @@ def test_status_it_is_live(mailgres: Program, queue: Queue) -> None:
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 @pytest.mark.usefixtures("busy")
-def test_the_screen_of_a_terminal(mailgres: Program) -> None:
+def test_status_watch_fits_into_80_columns_and_24_lines(mailgres: Program) -> None:
     """As a person sees it, in 80 columns and 24 lines."""
     socket = f"mailgres-{uuid4()}"
 
@@ -170,7 +186,7 @@ def test_the_screen_of_a_terminal(mailgres: Program) -> None:
          f"{PROGRAM} status --watch --interval 0.2")  # fmt: skip
     try:
         until = time.monotonic() + WAIT_SECONDS
-        while "q ends it" not in (screen := tmux("capture-pane", "-p")):
+        while "q quits" not in (screen := tmux("capture-pane", "-p")):
             assert time.monotonic() < until, screen
             time.sleep(0.05)
     finally:

@@ -12,7 +12,7 @@ from support.queue import Clock, Queue
 DRY = "Nothing was changed: this was a dry run."
 
 
-def test_tenants_list(mailgres: Program, queue: Queue) -> None:
+def test_tenants_list_shows_counts_and_settings(mailgres: Program, queue: Queue) -> None:
     Clock(queue.conn, datetime(2026, 11, 16, 18, 44, tzinfo=UTC))
     queue.enqueue(tenant_id="shop")
     queue.attempt("sent")
@@ -43,12 +43,12 @@ def test_a_paused_tenant_is_not_claimed(mailgres: Program, queue: Queue) -> None
     assert [email.tenant_id for email in queue.claim()] == ["acme"]
     assert queue.claim() == []
     queue.run("LISTEN mailgres")
-    assert mailgres("tenants", "resume", "shop") == "shop: in use\n"
+    assert mailgres("tenants", "resume", "shop") == "shop: resumed\n"
     assert len(list(queue.conn.notifies(timeout=10, stop_after=1))) == 1, "workers are woken"
     assert [email.tenant_id for email in queue.claim()] == ["shop"]
 
 
-def test_tenants_weight(mailgres: Program, queue: Queue) -> None:
+def test_a_tenant_with_a_higher_weight_gets_a_larger_share(mailgres: Program, queue: Queue) -> None:
     for _ in range(10):
         queue.enqueue(tenant_id="shop")
         queue.enqueue(tenant_id="acme")
@@ -66,10 +66,10 @@ def test_a_misspelt_tenant_is_noticed(
     queue.enqueue(tenant_id="shop")
     done = mailgres.run("tenants", command[0], "shp", *command[1:])
     assert done.returncode == 0
-    assert done.stderr == "Note: nothing is known of a tenant 'shp' yet. Did you mean shop?\n"
+    assert done.stderr == "Note: the tenant 'shp' is not known yet. Did you mean shop?\n"
 
 
-def test_resume_of_what_is_not_paused(mailgres: Program, queue: Queue) -> None:
+def test_resuming_a_tenant_that_is_not_paused_is_an_error(mailgres: Program, queue: Queue) -> None:
     queue.enqueue(tenant_id="shop")
     assert mailgres.fails("tenants", "resume", "shop") == (
         "The tenant 'shop' is not paused",

@@ -26,7 +26,7 @@ def read(*names: str) -> str:
 
 
 def code(file: Path) -> str:
-    """What of a file is code: of a page, its blocks, and what is in backquotes."""
+    """Return what of a file is code: of a page, its blocks, and what is in backquotes."""
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".md":
         return re.sub(r"^(#|--).*$", "", text, flags=re.MULTILINE)

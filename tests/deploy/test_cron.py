@@ -59,7 +59,7 @@ def run(directory: Path, url: str | None) -> list[str]:
     return (directory / "mailgres.log").read_text(encoding="utf-8").splitlines()
 
 
-def test_it_is_what_cron_takes() -> None:
+def test_the_crontab_has_the_form_that_cron_accepts() -> None:
     crontab = read("cron", "mailgres")
     found = job(crontab)
     assert found["when"] == "*/2 * * * *"
@@ -67,7 +67,7 @@ def test_it_is_what_cron_takes() -> None:
     assert crontab.endswith("\n")
 
 
-def test_it_sends_and_tidies_up_and_logs(
+def test_the_cron_job_sends_runs_the_janitors_and_logs(
     conn: psycopg.Connection, database_url: str, tmp_path: Path
 ) -> None:
     enqueue = 'SELECT enqueue_email(NULL, \'welcome_user\', %s, \'{"name": "A", "product": "P"}\')'
@@ -86,13 +86,13 @@ def test_it_sends_and_tidies_up_and_logs(
     assert conn.execute("SELECT count(*) FROM mailgres.captured").fetchone() == (2,)
 
 
-def test_what_goes_wrong_is_in_the_log(tmp_path: Path) -> None:
+def test_the_cron_job_logs_errors(tmp_path: Path) -> None:
     log = "\n".join(run(tmp_path, "postgresql://127.0.0.1:1/app"))
     assert "Cannot connect" in log
     assert "Traceback" not in log
 
 
-def test_cron_no_file(tmp_path: Path) -> None:
+def test_the_cron_job_names_its_missing_environment_file(tmp_path: Path) -> None:
     assert "mailgres.env" in run(tmp_path, None)[0]
 
 

@@ -34,7 +34,7 @@ def test_every_way_has_its_steps_and_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_of_the_guides_exists(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
@@ -51,7 +51,7 @@ def test_every_command_and_option_exists(file: Path) -> None:
         check_call(words)
 
 
-def test_guides_calls_are_found() -> None:
+def test_the_calls_in_the_guides_are_found() -> None:
     """Otherwise the test above would say nothing."""
     found = {name(file): [words[0] for words in calls(code(file))] for file in FILES}
     assert found["cron/mailgres"] == ["process", "janitor"]
@@ -65,14 +65,14 @@ def test_guides_calls_are_found() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=name)
-def test_guides_every_setting_exists(file: Path) -> None:
+def test_every_setting_in_the_guides_exists(file: Path) -> None:
     known = {variable for one in DEFINITIONS.values() for variable in one.variables}
     used = set(re.findall(r"\bMAILGRES_[A-Z_]+\b", file.read_text(encoding="utf-8")))
     assert used - known == set()
 
 
 @pytest.mark.parametrize("file", FILES, ids=name)
-def test_guides_nothing_is_secret(file: Path) -> None:
+def test_the_guides_hold_no_secret(file: Path) -> None:
     assert not SECRETS.search(file.read_text(encoding="utf-8"))
 
 

@@ -142,7 +142,7 @@ def test_neither_role_has_more_than_it_needs(deployed: Deployed) -> None:
     assert deployed.ask(owned) == [(OWNER,)]
 
 
-def test_the_owner_migrates_again(deployed: Deployed) -> None:
+def test_the_owner_role_can_migrate_again(deployed: Deployed) -> None:
     assert deployed.owner("migrate").startswith("Nothing to do")
     assert deployed.owner.run("migrate", "--check").returncode == 0
 
@@ -150,7 +150,7 @@ def test_the_owner_migrates_again(deployed: Deployed) -> None:
 @pytest.mark.parametrize(
     ("file", "role"), [("mailgres.env.example", LOGIN), ("mailgres-migrate.env.example", OWNER)]
 )
-def test_each_example_names_its_role_alone(file: str, role: str) -> None:
+def test_each_example_connects_with_its_own_role(file: str, role: str) -> None:
     (url,) = re.findall(r"^DATABASE_URL='(.*)'$", read(file), re.MULTILINE)
     assert urlsplit(url).username == role
     other = OWNER if role == LOGIN else LOGIN

@@ -25,7 +25,7 @@ WELCOME = """SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com',
 def run(connection: psycopg.Connection, *names: str) -> None:
     """Run a file in the SQL editor."""
     text = read(*names)
-    # There is nothing to create: the stand-ins are there.
+    # There is nothing to create: the doubles are there.
     text = re.sub(r"^CREATE EXTENSION IF NOT EXISTS pg_(cron|net);$", "", text, flags=re.MULTILINE)
     connection.execute(text.encode())
 
@@ -112,7 +112,7 @@ def test_a_new_secret_needs_no_new_job(editor: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("there", ["mailgres_url", "mailgres_serve_secret", None])
-def test_without_its_secrets_the_job_fails_loudly(
+def test_the_supabase_job_fails_without_its_secrets(
     editor: psycopg.Connection, there: str | None
 ) -> None:
     run(editor, "supabase", "process.sql")
@@ -133,7 +133,7 @@ def test_no_job_holds_the_secret(editor: psycopg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("vault")
-def test_supabase_the_check(editor: psycopg.Connection) -> None:
+def test_check_sql_finds_what_is_broken_on_supabase(editor: psycopg.Connection) -> None:
     check = read("supabase", "check.sql")
     run(editor, "supabase", "process.sql")
     assert {holds for _, holds in all_rows(editor, check)} == {True}
@@ -178,14 +178,14 @@ def test_the_user_of_the_grants_can_work_the_queue_and_nothing_else(
 
 
 def test_everything_is_taken_out_again(editor: psycopg.Connection) -> None:
-    editor.execute("SELECT cron.schedule('somebody else''s', '0 0 * * *', 'SELECT 1')")
+    editor.execute("SELECT cron.schedule('another''s', '0 0 * * *', 'SELECT 1')")
     run(editor, "supabase", "process.sql")
     run(editor, "pg_cron", "janitors.sql")
     run(editor, "pg_cron", "unschedule.sql")
-    assert all_rows(editor, "SELECT jobname FROM cron.job") == [("somebody else's",)]
+    assert all_rows(editor, "SELECT jobname FROM cron.job") == [("another's",)]
 
 
-def test_the_guide_says_which_port_for_what() -> None:
+def test_the_supabase_guide_names_the_right_ports() -> None:
     rows = re.findall(
         r"^\| (`mailgres.*?) \| .* \| (\d+) \|$", read("supabase", "README.md"), re.MULTILINE
     )

@@ -28,7 +28,7 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def knows(word: str) -> bool:
-    """Whether this systemd is new enough."""
+    """Return whether this systemd is new enough."""
     return word in analyze("--help").stdout
 
 
@@ -47,7 +47,7 @@ def directives(unit: str) -> dict[str, list[str]]:
     return found
 
 
-def test_there_are_all_of_them() -> None:
+def test_the_guide_has_all_systemd_units() -> None:
     kinds = ["process.service", "process.timer", "serve.service", "worker.service"]
     assert [f"mailgres-{kind}" for kind in kinds] == UNITS
 
@@ -59,7 +59,7 @@ def test_systemd_has_nothing_to_say(installed: Path) -> None:
 
 
 @needs_systemd
-def test_systemd_verifying_finds_mistakes(installed: Path) -> None:
+def test_systemd_analyze_finds_a_mistake_in_a_unit(installed: Path) -> None:
     unit = installed / "mailgres-worker.service"
     unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
     assert "protect home" in analyze("verify", unit).stderr
@@ -67,7 +67,7 @@ def test_systemd_verifying_finds_mistakes(installed: Path) -> None:
 
 @needs_systemd
 @pytest.mark.parametrize("unit", SERVICES)
-def test_systemd_they_are_hardened(installed: Path, unit: str) -> None:
+def test_every_systemd_unit_is_hardened(installed: Path, unit: str) -> None:
     if not knows("--offline"):
         pytest.skip("this systemd cannot rate units offline")
     options = ("security", "--offline=yes", f"--threshold={EXPOSURE}", "--no-pager")
@@ -112,12 +112,12 @@ def test_secrets_come_from_the_file_alone(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["mailgres-worker.service", "mailgres-serve.service"])
-def test_a_stop_leaves_time_for_what_is_under_way(unit: str) -> None:
+def test_a_systemd_stop_leaves_time_for_emails_in_flight(unit: str) -> None:
     found = directives(unit)
     assert int(found["TimeoutStopSec"][0]) > 30 + 10  # grace, and giving back the rest
     assert found["KillMode"] == ["mixed"]
 
 
 @pytest.mark.parametrize("unit", SERVICES)
-def test_systemd_memory_is_limited(unit: str) -> None:
+def test_every_systemd_unit_limits_memory(unit: str) -> None:
     assert directives(unit)["MemoryMax"] == ["512M"]

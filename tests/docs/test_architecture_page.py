@@ -29,6 +29,7 @@ EXAMPLES = {
     "Add a field of an email": r"\balso_to\b",
     "Add a status": r"""['"]cancelled['"]""",
     "Add an endpoint of the HTTP service": r"\breadyz\b",
+    "Add an event of a provider": r"\bemail\.delivery_delayed\b",
     "Change the retry formula": r"\bretry_delay\(",
     "Find why an email died": r"\.dead_reason :=|[ ,]dead_reason = (?:'|CASE|coalesce)",
 }
@@ -38,7 +39,7 @@ LAYERS = "imports point one way"
 
 
 def names_path(text: str, path: str) -> bool:
-    """Tell whether a text names a file, or a directory that it is in."""
+    """Return whether a text names a file, or a directory that it is in."""
     return any(
         path == named or (named.endswith("/") and path.startswith(named))
         for named in PATH.findall(text)

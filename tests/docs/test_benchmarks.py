@@ -12,12 +12,23 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["enqueue", "claim", "drain", "worker", "providers", "storage", "operator", "monitoring"],
+MORE = (
+    "claim",
+    "drain",
+    "worker",
+    "providers",
+    "webhooks",
+    "events",
+    "storage",
+    "operator",
+    "monitoring",
 )
-def test_benchmarks_trial(name: str) -> None:
+
+
+@pytest.mark.parametrize(
+    "name", ["enqueue", *(pytest.param(name, marks=pytest.mark.long) for name in MORE)]
+)
+def test_every_benchmark_runs_as_a_trial(name: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--trial"],
         cwd=ROOT,

@@ -12,7 +12,7 @@ import reference
 import speed_table
 
 
-def test_errors_page_is_current() -> None:
+def test_the_page_of_errors_is_current() -> None:
     written = (reference.DOCS / "errors.md").read_text(encoding="utf-8")
     assert written == reference.errors_page(), "run `make docs`"
 
@@ -27,7 +27,7 @@ def test_page_of_metrics_is_current() -> None:
     assert written == metrics_page.page(), "run `make docs`"
 
 
-def test_sql_page_is_current(conn: psycopg.Connection) -> None:
+def test_the_page_of_sql_is_current(conn: psycopg.Connection) -> None:
     written = (reference.DOCS / "sql.md").read_text(encoding="utf-8")
     assert written == reference.sql_page(conn), "run `make freeze docs`"
 
@@ -37,7 +37,7 @@ def test_page_of_the_views_is_current(conn: psycopg.Connection) -> None:
     assert written == monitoring_page.page(conn), "run `make freeze docs`"
 
 
-def test_figures_are_those_of_the_results() -> None:
+def test_the_figures_on_speed_are_those_of_the_results() -> None:
     assert speed_table.short_table() in speed_table.README.read_text(encoding="utf-8"), "make docs"
     assert speed_table.speed_table() in speed_table.PAGE.read_text(encoding="utf-8"), "make docs"
 
@@ -67,5 +67,7 @@ def test_figures_are_those_of_the_results() -> None:
         ),
     ],
 )
-def test_everything_has_a_comment(conn: psycopg.Connection, what: str, query: str) -> None:
+def test_every_object_of_the_database_has_a_comment(
+    conn: psycopg.Connection, what: str, query: str
+) -> None:
     assert conn.execute(query).fetchall() == [], f"{what} without COMMENT ON"

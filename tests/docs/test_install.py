@@ -17,7 +17,7 @@ BY_NAME = re.compile(
       | \buvx\ mailgres\b""",
     re.VERBOSE,
 )
-"""Commands that fetch whatever somebody has published under this name."""
+"""Commands that install a package of this name from an index."""
 PLACES = (
     *("*.md", "Makefile", "pyproject.toml", ".ci/*", "docs/**/*", "deploy/**/*", "sql/**/*.sql"),
     *("src/**/*.py", "scripts/**/*", "benchmarks/**/*.md", "tests/**/*.py"),
@@ -76,6 +76,10 @@ def test_hints_about_a_missing_package_name_those_of_the_extra() -> None:
         extra: [re.split(r"[<>=\[]", package)[0] for package in packages]
         for extra, packages in project["optional-dependencies"].items()
     }
+    (boto, cryptography) = extras["ses"]
+    of_events = (ROOT / "src/mailgres/webhooks/sns.py").read_text(encoding="utf-8")
+    assert f'"pip install {cryptography}"' in of_events
+    extras["ses"] = [boto]  # the provider needs this one only
     hints = {
         "ses": "src/mailgres/providers/ses/__init__.py",
         "embedded": "src/mailgres/embedded/binaries.py",

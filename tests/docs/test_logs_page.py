@@ -22,7 +22,7 @@ def test_every_key_of_a_failed_try_is_in_the_example() -> None:
     assert set(re.findall(r'^        "(\w+)":', source, re.MULTILINE)) <= json.loads(example).keys()
 
 
-def test_every_step_is_named() -> None:
+def test_the_page_names_every_action_of_a_worker() -> None:
     sources = "".join(path.read_text() for path in (SOURCE / "worker").glob("*.py"))
     for action in set(re.findall(r'"action": "(\w+)"', sources)) - {"start", "mark_awake"}:
         assert f"`{action}`" in PAGE, action

@@ -35,7 +35,7 @@ def test_providers_page_environments_are_complete(text: str, tmp_path: Path) -> 
     assert settings.remarks() == ()
 
 
-def test_the_file_is_complete(tmp_path: Path) -> None:
+def test_the_example_file_of_the_page_is_complete(tmp_path: Path) -> None:
     (text,) = blocks("toml")
     path = tmp_path / "mailgres.toml"
     path.write_text(text)
@@ -54,7 +54,9 @@ def steps() -> list[tuple[str, str]]:
     return found
 
 
-def test_providers_page_commands(database_url: str, conn: psycopg.Connection) -> None:
+def test_the_commands_of_the_page_print_what_it_shows(
+    database_url: str, conn: psycopg.Connection
+) -> None:
     Clock(conn, datetime(2026, 11, 16, 12, tzinfo=UTC))
     names = ["resend", "smtp", "resend-acme"]
     registered = [
@@ -90,7 +92,7 @@ def _mail_server() -> AbstractContextManager[smtp.SmtpDouble]:
     return smtp.serve(smtp.SmtpDouble(user="user", password="p@ss"))
 
 
-def test_providers_page_sql(conn: psycopg.Connection) -> None:
+def test_the_sql_of_the_page_runs(conn: psycopg.Connection) -> None:
     for text in blocks("sql"):
         conn.execute(text)
 

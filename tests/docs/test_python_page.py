@@ -115,9 +115,7 @@ def test_fastapi_commits_user_and_email_together_or_neither(
         assert (users(conn), emails(conn)) == (1, [WELCOME])
 
 
-def test_fastapi_tells_the_client_about_a_commit_that_fails(
-    run: Run, conn: psycopg.Connection
-) -> None:
+def test_fastapi_returns_an_error_when_the_commit_fails(run: Run, conn: psycopg.Connection) -> None:
     from fastapi.testclient import TestClient
 
     conn.execute("ALTER TABLE users DROP CONSTRAINT users_email_key")
@@ -128,7 +126,7 @@ def test_fastapi_tells_the_client_about_a_commit_that_fails(
     assert (users(conn), emails(conn)) == (1, [WELCOME])
 
 
-def test_python_page_async_fastapi_enqueues(run: Run, conn: psycopg.Connection) -> None:
+def test_the_async_fastapi_block_enqueues(run: Run, conn: psycopg.Connection) -> None:
     from fastapi.testclient import TestClient
 
     with TestClient(run("FastAPI 2")["app"]) as client:
@@ -217,8 +215,12 @@ def test_the_tests_of_the_page_pass(run: Run, name: str) -> None:
     found[0]()
 
 
-def test_the_page_names_every_function_of_the_testing_module() -> None:
-    assert set(re.findall(r"^\| `(\w+)\(connection", PAGE, re.MULTILINE)) == set(testing.__all__)
+def test_the_pages_name_everything_that_the_testing_module_exports() -> None:
+    clock = set(re.findall(r"^\| `(\w+)\(connection", PAGE, re.MULTILINE))
+    assert clock <= set(testing.__all__)
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    others = set(testing.__all__) - clock
+    assert [name for name in others if not re.search(rf"\b{name}\b", page)] == []
 
 
 def test_a_worker_in_a_thread_stops_when_it_is_asked_to(
@@ -228,7 +230,7 @@ def test_a_worker_in_a_thread_stops_when_it_is_asked_to(
     assert not run("A worker in your process 1")["thread"].is_alive()
 
 
-def test_draining_sends_what_is_due(
+def test_a_drain_in_the_process_of_the_application_sends_due_emails(
     run: Run,
     conn: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,

@@ -42,7 +42,7 @@ def test_readme_sql_blocks_run(conn: psycopg.Connection) -> None:
     assert count == (2,)
 
 
-def test_readme_it_is_short() -> None:
+def test_the_readme_has_at_most_200_lines() -> None:
     assert README.count("\n") <= 200
 
 
@@ -53,7 +53,7 @@ def test_readme_python_blocks_run(conn: psycopg.Connection, database_url: str, t
     assert count == (4,)
 
 
-def test_commands_are_those_tested_elsewhere() -> None:
+def test_the_commands_of_the_readme_are_tested_elsewhere() -> None:
     shown = {
         line.removeprefix("$ ")
         for text in blocks("console")
@@ -63,7 +63,7 @@ def test_commands_are_those_tested_elsewhere() -> None:
     assert shown == KNOWN_COMMANDS
 
 
-def test_variables_are_those_of_the_tested_page() -> None:
+def test_the_variables_of_the_readme_are_those_of_the_tested_page() -> None:
     page = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
     assert all(text in page for text in blocks("sh"))
 

@@ -1,4 +1,4 @@
-"""What the tests of the doctor share: see what it finds, and run the command that mends it."""
+"""What the tests of the doctor share: see what it finds, and run the command that fixes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DoctorHarness:
         self.conn.execute(statement, parameters or None)
 
     def findings(self, check: str, **settings: Any) -> list[Finding]:
-        """What one check finds, all being well left out."""
+        """Return what one check finds, all being well left out."""
         given = Settings(database_url=self.url, **settings)
         found = examine(given, only=[check])
         return [one for one in found if one.severity != "ok"]
@@ -68,7 +68,7 @@ class DoctorHarness:
 
 @contextmanager
 def login(harness: DoctorHarness, server: Server) -> Iterator[DoctorHarness]:
-    """Somebody who may connect to the same database and nothing else."""
+    """A role that may connect to the same database and nothing else."""
     with server.role() as name:
         harness.run(f"ALTER ROLE {name} LOGIN PASSWORD 'x'")
         parts = urlsplit(harness.url)

@@ -54,7 +54,7 @@ def test_a_worker_that_is_the_owner_is_found(cluster: Cluster, migrations: Path)
             Program(url)("process")
             found = owner.finding("worker-roles")
     assert found.severity == "warning"
-    assert f"connects as {name}, who may act as the owner of the schema" in found.message
+    assert f"connects as {name}, which may act as the owner of the schema" in found.message
 
 
 def test_a_worker_that_may_become_the_owner_is_found(
@@ -79,7 +79,7 @@ def test_a_member_of_mailgres_worker_is_in_order(harness: DoctorHarness, server:
         assert worker.findings("worker-roles", providers="smtp") == []
 
 
-def test_set_role_does_not_hide_who_logged_in(harness: DoctorHarness) -> None:
+def test_set_role_does_not_hide_the_login_role_from_doctor(harness: DoctorHarness) -> None:
     with harness.conn.transaction():
         harness.run("SET LOCAL ROLE mailgres_worker")
         harness.run(ALIVE, "w1")
@@ -134,7 +134,7 @@ def test_a_shell_that_only_asks_may_be_the_owner_s(harness: DoctorHarness) -> No
 # --- the way to the server
 
 
-def test_this_connection_is_local(harness: DoctorHarness) -> None:
+def test_doctor_reports_no_tls_problem_of_a_local_connection(harness: DoctorHarness) -> None:
     assert harness.findings("tls") == []
 
 
@@ -146,7 +146,7 @@ def test_this_connection_is_local(harness: DoctorHarness) -> None:
         (Transport("10.1.2.3", encrypted=True, sslmode="verify-full"), None),
     ],
 )
-def test_a_connection_across_a_network(
+def test_doctor_warns_of_an_unverified_connection_across_a_network(
     harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch, transport: Transport, words: str | None
 ) -> None:
     monkeypatch.setattr(access, "of_connection", lambda _: transport)
@@ -166,7 +166,7 @@ def test_a_connection_across_a_network(
         (None, None),
     ],
 )
-def test_what_workers_say_of_their_connections(
+def test_doctor_warns_of_workers_whose_connection_is_not_verified(
     harness: DoctorHarness, reported: str | None, words: str | None
 ) -> None:
     harness.run(CONNECTED, "w1", Jsonb({"connection": reported} if reported else {}))
@@ -175,7 +175,9 @@ def test_what_workers_say_of_their_connections(
     assert all(words and words in one.message for one in found)
 
 
-def test_an_operator_may_see_it_all(harness: DoctorHarness, server: Server) -> None:
+def test_the_operator_role_may_run_the_checks_of_connections(
+    harness: DoctorHarness, server: Server
+) -> None:
     harness.run(CONNECTED, "w1", Jsonb({"connection": "unverified"}))
     with login(harness, server) as operator:
         harness.run(f"GRANT mailgres_operator TO {operator.conn.info.user}")

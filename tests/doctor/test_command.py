@@ -60,7 +60,9 @@ def test_fixes_are_aimed_at_the_database_that_was_examined(
         assert database_url not in done.stdout
 
 
-def test_doctor_command_json(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_json_lists_every_check_and_exits_with_1(
+    conn: psycopg.Connection, mailgres: Program
+) -> None:
     conn.execute("DROP INDEX email_queue_urgent_idx")
     done = mailgres.run("doctor", "--offline", "--json")
     assert (done.returncode, done.stderr) == (1, "")
@@ -71,7 +73,7 @@ def test_doctor_command_json(conn: psycopg.Connection, mailgres: Program) -> Non
     assert wrong["check"] == "missing-indexes"
 
 
-def test_without_a_database_it_checks_the_rest() -> None:
+def test_doctor_without_a_database_runs_the_other_checks() -> None:
     program = Program("postgresql://u:hidden@127.0.0.1:1/x")
     done = program.run("doctor", "--offline", "--as-worker", "--json")
     assert (done.returncode, done.stderr) == (1, "")
@@ -82,14 +84,14 @@ def test_without_a_database_it_checks_the_rest() -> None:
     assert "hidden" not in done.stdout
 
 
-def test_with_no_url_at_all() -> None:
+def test_doctor_without_a_database_url_says_what_to_set() -> None:
     done = Program("").run("doctor", "--offline")
     assert done.returncode == 1
     assert "No database was named" in done.stdout
     assert "Traceback" not in done.stderr
 
 
-def test_doctor_command_no_schema(empty_database_url: str) -> None:
+def test_doctor_without_a_schema_names_migrate(empty_database_url: str) -> None:
     done = Program(empty_database_url).run("doctor", "--offline", "--json")
     found = {one["check"]: one for one in json.loads(done.stdout)}
     assert done.returncode == 1
@@ -98,25 +100,28 @@ def test_doctor_command_no_schema(empty_database_url: str) -> None:
     assert found["stuck-emails"]["message"].startswith("not checked: see schema-version")
 
 
-def test_doctor_command_only_one_check(mailgres: Program) -> None:
+def test_doctor_only_runs_one_check(mailgres: Program) -> None:
     (found,) = mailgres.json("doctor", "--only", "grants")
     assert found["check"] == "grants"
     assert "is not one of" in mailgres.misused("doctor", "--only", "grant")
 
 
-def test_doctor_command_sql(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_sql_prints_what_restores_the_schema(
+    conn: psycopg.Connection, mailgres: Program
+) -> None:
     assert mailgres("doctor", "--sql") == "-- Nothing differs.\n"
     conn.execute("DROP FUNCTION public.calculate_next_retry_time")
     conn.execute("ALTER TABLE email_queue DROP CONSTRAINT email_queue_state")
     printed = mailgres("doctor", "--sql")
-    assert "CREATE OR REPLACE FUNCTION public.calculate_next_retry_time(" in printed
+    assert "-- function public.calculate_next_retry_time(int) is missing" in printed
+    assert "SELECT mailgres.replace_objects(r.objects)" in printed
     assert "-- by hand: constraint public.email_queue.email_queue_state is missing" in printed
     conn.execute(printed.encode())
     done = mailgres.run("doctor", "--only", "schema-drift", "--json")
     assert [one["message"].split()[0] for one in json.loads(done.stdout)] == ["constraint"]
 
 
-def test_doctor_command_it_changes_nothing(conn: psycopg.Connection, mailgres: Program) -> None:
+def test_doctor_changes_nothing(conn: psycopg.Connection, mailgres: Program) -> None:
     conn.execute("SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')")
     before = conn.execute("SELECT q::text, q.xmin::text FROM email_queue q").fetchall()
     mailgres("doctor", "--offline")

@@ -17,7 +17,7 @@ def test_doctor_health_all_is_well(harness: DoctorHarness) -> None:
         assert harness.findings(check) == []
 
 
-def test_an_index_left_half_built(harness: DoctorHarness) -> None:
+def test_doctor_reports_an_invalid_index(harness: DoctorHarness) -> None:
     """As a CREATE INDEX CONCURRENTLY leaves one that fails."""
     for _ in range(2):
         harness.run("SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')")
@@ -37,7 +37,9 @@ def test_doctor_health_autovacuum_is_off(harness: DoctorHarness) -> None:
     assert (found.severity, found.message) == ("error", "autovacuum is off for public.email_queue")
 
 
-def test_doctor_health_dead_rows(harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_many_dead_rows(
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(health, "MANY_DEAD", 10)
     harness.run("ALTER TABLE email_suppressions SET (autovacuum_enabled = false)")
     harness.run(
@@ -75,7 +77,7 @@ MB = 1024**2
     ],
 )
 def test_how_large_an_index_is_too_large(size: int, entries: float, *, air: bool) -> None:
-    assert health.is_mostly_air(size, entries) is air
+    assert health.is_mostly_empty(size, entries) is air
 
 
 # --- transactions
@@ -88,7 +90,7 @@ def context(harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> DoctorCo
     return DoctorContext(Settings(), harness.conn)
 
 
-def test_doctor_health_an_old_transaction(
+def test_doctor_warns_of_an_old_transaction(
     harness: DoctorHarness, connect: Connect, context: DoctorContext
 ) -> None:
     other = connect(autocommit=False)
@@ -102,7 +104,7 @@ def test_doctor_health_an_old_transaction(
     assert list(health.transactions(context)) == []
 
 
-def test_a_very_old_one_is_an_error(
+def test_doctor_reports_a_very_old_transaction_as_an_error(
     connect: Connect, context: DoctorContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "VERY_OLD", 0)
@@ -111,7 +113,7 @@ def test_a_very_old_one_is_an_error(
     assert found.severity == "error"
 
 
-def test_a_replication_slot_that_nobody_uses(
+def test_doctor_warns_of_an_unused_replication_slot(
     harness: DoctorHarness, context: DoctorContext
 ) -> None:
     harness.run("SELECT pg_create_physical_replication_slot('mailgres_test_slot')")
@@ -125,5 +127,5 @@ def test_a_replication_slot_that_nobody_uses(
     ("seconds", "text"),
     [(3, "3 s"), (119, "119 s"), (600, "10 min"), (7200, "2 h"), (3e5, "3 days")],
 )
-def test_doctor_health_durations(seconds: float, text: str) -> None:
+def test_doctor_prints_durations_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -23,7 +23,7 @@ def pass_time(harness: DoctorHarness, **span: int) -> None:
 # --- is it worked?
 
 
-def test_nobody_works_and_nothing_waits(harness: DoctorHarness) -> None:
+def test_doctor_only_notes_a_missing_worker_while_nothing_waits(harness: DoctorHarness) -> None:
     found = harness.finding("scheduler")
     assert (found.severity, found.fix) == ("info", "mailgres worker")
 
@@ -39,19 +39,19 @@ def test_nobody_works_and_an_email_is_late(harness: DoctorHarness) -> None:
     )
 
 
-def test_doctor_queue_a_worker_lives(harness: DoctorHarness) -> None:
+def test_doctor_is_content_while_a_worker_lives(harness: DoctorHarness) -> None:
     harness.run(HEARTBEAT, __version__)
     assert harness.findings("scheduler") == []
     harness.run(ENQUEUE)
     pass_time(harness, minutes=20)
-    assert harness.finding("scheduler").severity == "error", "it was not heard of for 20 minutes"
+    assert harness.finding("scheduler").severity == "error", "it was not seen for 20 minutes"
     harness.run(HEARTBEAT, __version__)
     found = harness.finding("scheduler")
     assert found.severity == "warning"
-    assert found.message.startswith("workers live, but 1 email is late")
+    assert found.message.startswith("workers are alive, but 1 email is late")
 
 
-def test_a_worker_of_another_version(harness: DoctorHarness) -> None:
+def test_doctor_notes_a_worker_of_another_version(harness: DoctorHarness) -> None:
     harness.run(HEARTBEAT, "0.0.9")
     found = harness.finding("scheduler")
     assert found.severity == "warning"
@@ -68,7 +68,7 @@ def test_runs_now_and_then_are_enough(harness: DoctorHarness) -> None:
 FOR_ACME = "SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_tenant_id => 'acme')"
 
 
-def test_while_mail_flows_what_waits_is_a_warning(harness: DoctorHarness) -> None:
+def test_doctor_only_warns_of_waiting_emails_while_others_are_sent(harness: DoctorHarness) -> None:
     """`process` and `serve` have no heartbeat; a paused tenant's mail says nothing of them."""
     harness.run("INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('acme', now())")
     harness.run(FOR_ACME)
@@ -97,7 +97,7 @@ def test_while_mail_flows_what_waits_is_a_warning(harness: DoctorHarness) -> Non
         "SELECT mailgres.pause_route('default')",
     ],
 )
-def test_what_may_not_be_sent_now_accuses_nobody(harness: DoctorHarness, held: str) -> None:
+def test_doctor_ignores_emails_that_may_not_be_sent_yet(harness: DoctorHarness, held: str) -> None:
     harness.run(ENQUEUE)
     pass_time(harness, minutes=20)
     assert harness.finding("scheduler").severity == "error"
@@ -117,10 +117,10 @@ def test_held_by_a_worker_that_is_gone(harness: DoctorHarness) -> None:
     pass_time(harness, hours=1)
     found = harness.fixed("stuck-emails")
     assert found.severity == "error"
-    assert found.message.startswith("1 email is held by workers that are gone")
+    assert found.message.startswith("1 email is leased by workers that are gone")
 
 
-def test_due_but_not_ready(harness: DoctorHarness) -> None:
+def test_doctor_reports_due_emails_that_are_not_ready(harness: DoctorHarness) -> None:
     harness.run(ENQUEUE)
     harness.run(
         "UPDATE email_queue SET ready = false, next_retry_at = mailgres.now() + interval '1 min'"
@@ -132,12 +132,12 @@ def test_due_but_not_ready(harness: DoctorHarness) -> None:
 
 
 @pytest.mark.parametrize("when", ["now() + interval '3 years'", "'infinity'"])
-def test_doctor_queue_never_due(harness: DoctorHarness, when: str) -> None:
+def test_doctor_warns_of_emails_that_are_never_due(harness: DoctorHarness, when: str) -> None:
     harness.run(ENQUEUE)
     harness.run(f"UPDATE email_queue SET ready = false, next_retry_at = {when}")
     found = harness.fixed("stuck-emails")
     assert found.severity == "warning"
-    assert "for ever" in found.message
+    assert "never due" in found.message
 
 
 def test_parked_for_the_senders_set_up(harness: DoctorHarness) -> None:
@@ -151,7 +151,7 @@ def test_parked_for_the_senders_set_up(harness: DoctorHarness) -> None:
     assert found.fix == "mailgres errors explain validation_error"
 
 
-def test_on_a_route_that_leads_nowhere(harness: DoctorHarness) -> None:
+def test_doctor_reports_emails_on_a_route_without_providers(harness: DoctorHarness) -> None:
     harness.run("SELECT mailgres.set_route('acme', '{capture}')")
     harness.run("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_route => 'acme')")
     assert harness.findings("stuck-emails") == []
@@ -162,7 +162,7 @@ def test_on_a_route_that_leads_nowhere(harness: DoctorHarness) -> None:
 def test_a_route_without_provider_is_never_led_to_where_mail_is_lost(
     harness: DoctorHarness,
 ) -> None:
-    """What is captured counts as sent, and never leaves."""
+    """A captured email counts as sent, but leaves nothing."""
     harness.run("SELECT mailgres.set_route('acme', '{capture}')")
     harness.run("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com', p_route => 'acme')")
     harness.run("DELETE FROM mailgres.route_providers WHERE route = 'acme'")
@@ -181,7 +181,7 @@ def test_a_route_without_provider_is_never_led_to_where_mail_is_lost(
     assert harness.fixed("stuck-emails").fix == "mailgres routes set acme ours"
 
 
-def test_of_a_tenant_that_is_paused(harness: DoctorHarness) -> None:
+def test_doctor_reports_emails_of_a_paused_tenant(harness: DoctorHarness) -> None:
     harness.run("INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('it''s', now())")
     assert harness.findings("stuck-emails") == []
     harness.run(
@@ -215,7 +215,9 @@ def test_of_a_tenant_that_is_paused(harness: DoctorHarness) -> None:
         ),
     ],
 )
-def test_doctor_queue_providers(harness: DoctorHarness, fault: str, words: str) -> None:
+def test_doctor_reports_providers_that_are_not_usable(
+    harness: DoctorHarness, fault: str, words: str
+) -> None:
     # as one that sends: that a route only captures is a finding of its own
     harness.run("UPDATE mailgres.providers SET captures = false WHERE name = 'capture'")
     assert harness.findings("providers") == []
@@ -228,7 +230,7 @@ def test_doctor_queue_providers(harness: DoctorHarness, fault: str, words: str) 
 FAILED = "SELECT mailgres.record_janitor_run('fold_rollups', 'worker-1', %s, '5 seconds')"
 
 
-def test_a_janitor_that_keeps_failing(harness: DoctorHarness) -> None:
+def test_doctor_reports_a_janitor_after_three_failures(harness: DoctorHarness) -> None:
     for _ in range(2):
         harness.run(FAILED, "division by zero")
     assert harness.findings("janitors") == []
@@ -241,7 +243,7 @@ def test_a_janitor_that_keeps_failing(harness: DoctorHarness) -> None:
     assert harness.findings("janitors") == [], "the worker is gone"
 
 
-def test_a_janitor_that_succeeded_again(harness: DoctorHarness) -> None:
+def test_doctor_reports_no_janitor_that_succeeded_again(harness: DoctorHarness) -> None:
     for error in ("division by zero", "division by zero", "division by zero", None):
         harness.run(FAILED, error)
     assert harness.findings("janitors") == []

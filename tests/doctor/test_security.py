@@ -27,7 +27,7 @@ def project(cluster: Cluster, supabase_roles: None, migrations: Path) -> Iterato
         yield DoctorHarness(url, conn)
 
 
-def test_supabase_is_in_order(project: DoctorHarness) -> None:
+def test_doctor_finds_nothing_wrong_on_supabase(project: DoctorHarness) -> None:
     """The owner is no superuser, and everything can be checked."""
     for check in ("grants", "row-security", "privileges", "schema-drift", "cron-secrets"):
         assert project.findings(check) == []
@@ -56,7 +56,9 @@ def test_supabase_is_in_order(project: DoctorHarness) -> None:
         ),
     ],
 )
-def test_doctor_security_grants(project: DoctorHarness, fault: str, named: str) -> None:
+def test_doctor_reports_and_fixes_unintended_grants(
+    project: DoctorHarness, fault: str, named: str
+) -> None:
     project.run(fault)
     found = project.fixed("grants")
     assert found.severity == "error"
@@ -79,7 +81,7 @@ def test_nobody_on_the_internet_is_a_member_of_a_role_of_ours(
 
 
 def test_a_function_made_anew_is_open_to_everybody(harness: DoctorHarness) -> None:
-    """As happens when somebody drops and creates one by hand."""
+    """As if it was dropped and created by hand."""
     harness.run("DROP FUNCTION public.calculate_next_retry_time")
     harness.run(
         "CREATE FUNCTION public.calculate_next_retry_time(retry_count int) RETURNS timestamptz"
@@ -89,7 +91,7 @@ def test_a_function_made_anew_is_open_to_everybody(harness: DoctorHarness) -> No
     assert found.message == "everybody (PUBLIC) may call public.calculate_next_retry_time"
 
 
-def test_postgrest_exposes_the_engine_room(harness: DoctorHarness) -> None:
+def test_doctor_reports_that_postgrest_exposes_the_schema_mailgres(harness: DoctorHarness) -> None:
     harness.run("CREATE ROLE mailgres_test_authenticator")
     try:
         harness.run(
@@ -104,20 +106,20 @@ def test_postgrest_exposes_the_engine_room(harness: DoctorHarness) -> None:
         harness.run("DROP ROLE mailgres_test_authenticator")
 
 
-def test_row_security(harness: DoctorHarness) -> None:
+def test_doctor_reports_a_table_without_row_security(harness: DoctorHarness) -> None:
     harness.run("ALTER TABLE email_logs DISABLE ROW LEVEL SECURITY")
     found = harness.fixed("row-security")
     assert (found.severity, found.message) == ("error", "public.email_logs has no row security")
 
 
-def test_a_policy_that_lets_everybody_in(harness: DoctorHarness) -> None:
+def test_doctor_reports_a_policy_that_is_open_to_everyone(harness: DoctorHarness) -> None:
     harness.run('CREATE POLICY "Enable read for all" ON email_queue FOR SELECT USING (true)')
     found = harness.fixed("row-security")
     assert found.severity == "error"
-    assert found.message.endswith("on public.email_queue lets in public")
+    assert found.message.endswith("on public.email_queue admits public")
 
 
-def test_a_restrictive_policy_lets_nobody_in(harness: DoctorHarness) -> None:
+def test_doctor_accepts_restrictive_policies(harness: DoctorHarness) -> None:
     harness.run(
         "CREATE POLICY office_hours ON email_queue AS RESTRICTIVE TO public USING (priority > 0)"
     )
@@ -132,9 +134,9 @@ def test_a_restrictive_policy_lets_nobody_in(harness: DoctorHarness) -> None:
     [
         (f"SELECT net.http_post('x', headers := '{{\"apikey\": \"{JWT}\"}}')", "a JWT"),
         ("SELECT f('Authorization', 'Bearer 0123456789abcdef')", "a bearer token"),
-        ("SELECT f('re_AbCdEf12_34567890')", "a key of Resend"),
-        ("SELECT f('sb_secret_abcdefgh12')", "a key of Supabase"),
-        ("SELECT f('AKIAIOSFODNN7EXAMPLE')", "a key of AWS"),
+        ("SELECT f('re_AbCdEf12_34567890')", "a Resend key"),
+        ("SELECT f('sb_secret_abcdefgh12')", "a Supabase key"),
+        ("SELECT f('AKIAIOSFODNN7EXAMPLE')", "an AWS key"),
         ("SELECT dblink('postgresql://app:hunter2@db/app', 'x')", "a password"),
         ("""SELECT f('{"x-api-key": "0123456789abcdef0123"}')""", "an API key"),
         ("SELECT mailgres.reap(500)", None),
@@ -142,12 +144,12 @@ def test_a_restrictive_policy_lets_nobody_in(harness: DoctorHarness) -> None:
         ("SELECT vault.read('mailgres_serve_secret')", None),
     ],
 )
-def test_secrets_are_told_from_what_only_names_them(command: str, kind: str | None) -> None:
+def test_doctor_distinguishes_secrets_from_their_names(command: str, kind: str | None) -> None:
     assert secret_in(command) == kind
 
 
 @pytest.mark.parametrize("file", ["supabase/process.sql", "pg_cron/janitors.sql"])
-def test_what_we_schedule_holds_none(file: str) -> None:
+def test_the_scheduled_commands_of_the_guides_hold_no_secret(file: str) -> None:
     text = (Path(__file__).parents[2] / "deploy" / file).read_text(encoding="utf-8")
     assert secret_in(text) is None
 
@@ -159,17 +161,17 @@ def scheduled(harness: DoctorHarness) -> DoctorHarness:
     return harness
 
 
-def test_a_secret_in_a_job(scheduled: DoctorHarness) -> None:
+def test_doctor_reports_a_secret_in_a_pg_cron_job(scheduled: DoctorHarness) -> None:
     scheduled.run("SELECT cron.schedule('send-mail', '* * * * *', %s)", f"SELECT f('{JWT}')")
     scheduled.run("SELECT cron.schedule('harmless', '* * * * *', 'SELECT 1')")
     found = scheduled.fixed("cron-secrets")
     assert found.severity == "error"
-    assert "the job send-mail of pg_cron holds a JWT" in found.message
+    assert "the pg_cron job send-mail contains a JWT" in found.message
     assert JWT not in found.message + (found.fix or "")
 
 
 def test_jobs_of_others_are_named_as_unseen(scheduled: DoctorHarness, server: Server) -> None:
-    """pg_cron has this policy; who is bound by it cannot say that no job holds a secret."""
+    """pg_cron has this policy: a role that it applies to cannot check the jobs of others."""
     scheduled.run("ALTER TABLE cron.job ENABLE ROW LEVEL SECURITY")
     scheduled.run("CREATE POLICY cron_job_policy ON cron.job USING (username = CURRENT_USER)")
     scheduled.run("GRANT USAGE ON SCHEMA cron TO PUBLIC")
@@ -197,7 +199,7 @@ def test_a_schema_of_jobs_that_one_may_not_look_into(
             scheduled.run(f"REVOKE ALL ON SCHEMA cron FROM {other.conn.info.user}")
 
 
-def test_a_job_that_fails(scheduled: DoctorHarness) -> None:
+def test_doctor_reports_a_failing_pg_cron_job(scheduled: DoctorHarness) -> None:
     scheduled.run("SELECT cron.schedule('mailgres-process', '* * * * *', 'SELECT 1')")
     ran = """INSERT INTO cron.job_run_details (jobid, status, return_message, start_time)
              SELECT jobid, %s, %s, now() - %s::interval FROM cron.job"""
@@ -231,7 +233,7 @@ def test_a_job_that_fails(scheduled: DoctorHarness) -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["", " WITH GRANT OPTION"])
-def test_a_right_that_somebody_granted_is_listed_with_its_grantee(  # noqa: PLR0917
+def test_doctor_names_the_grantee_of_an_unintended_right(  # noqa: PLR0917
     harness: DoctorHarness, server: Server, grant: str, severity: str, words: str, option: str
 ) -> None:
     with server.role() as role:

@@ -21,7 +21,7 @@ from worker.test_pgbouncer import PGBOUNCER, pooled_url
 __all__ = ["pooled_url"]
 
 
-def test_doctor_server_a_supported_version(harness: DoctorHarness) -> None:
+def test_doctor_accepts_a_supported_version(harness: DoctorHarness) -> None:
     assert harness.findings("postgresql") == []
 
 
@@ -40,7 +40,7 @@ class Reported(DoctorContext):
         ({"standby": True}, "error", "standby"),
     ],
 )
-def test_doctor_server_other_servers(
+def test_doctor_reports_servers_that_are_not_supported(
     harness: DoctorHarness, lie: dict[str, object], severity: str, words: str
 ) -> None:
     context = Reported(Settings(database_url=harness.url), harness.conn)
@@ -62,7 +62,7 @@ def test_doctor_server_other_servers(
         (10_000, "error", "3 h behind"),
     ],
 )
-def test_doctor_server_clocks(
+def test_doctor_reports_a_clock_that_differs(
     harness: DoctorHarness, off: float, severity: str | None, words: str
 ) -> None:
     context = DoctorContext(Settings(), harness.conn, clock=lambda: time.time() + off)
@@ -82,7 +82,7 @@ def test_a_slow_answer_is_no_wrong_clock(harness: DoctorHarness) -> None:
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
-def test_doctor_server_a_transaction_pooler(harness: DoctorHarness, pooled_url: str) -> None:
+def test_doctor_detects_a_transaction_pooler(harness: DoctorHarness, pooled_url: str) -> None:
     pooled = replace(harness, url=pooled_url)
     found = pooled.finding("pooler")
     assert found.severity == "info"
@@ -93,13 +93,15 @@ def test_doctor_server_a_transaction_pooler(harness: DoctorHarness, pooled_url: 
 
 
 @pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
-def test_everything_can_be_checked_through_it(harness: DoctorHarness, pooled_url: str) -> None:
+def test_every_check_of_doctor_runs_through_a_pooler(
+    harness: DoctorHarness, pooled_url: str
+) -> None:
     pooled = replace(harness, url=pooled_url)
     for check in ("schema-drift", "grants", "transactions", "stuck-emails", "privileges"):
         assert pooled.findings(check) == []
 
 
-def test_doctor_server_no_pooler(harness: DoctorHarness) -> None:
+def test_doctor_reports_no_pooler_where_there_is_none(harness: DoctorHarness) -> None:
     assert harness.findings("pooler") == []
     assert harness.findings("pooler", listen="on") == []
 
@@ -109,12 +111,14 @@ def test_doctor_server_no_pooler(harness: DoctorHarness) -> None:
 
 @pytest.fixture
 def stranger(server: Server, harness: DoctorHarness) -> Iterator[DoctorHarness]:
-    """Somebody who may connect and nothing else."""
+    """A role that may connect and nothing else."""
     with login(harness, server) as other:
         yield other
 
 
-def test_who_may_not_work_the_queue(harness: DoctorHarness, stranger: DoctorHarness) -> None:
+def test_doctor_says_what_a_role_without_rights_cannot_check(
+    harness: DoctorHarness, stranger: DoctorHarness
+) -> None:
     checks = ("schema-version", "stuck-emails", "scheduler", "providers")
     for check in checks:
         found = stranger.finding(check)
@@ -123,15 +127,15 @@ def test_who_may_not_work_the_queue(harness: DoctorHarness, stranger: DoctorHarn
     role = stranger.conn.info.user
     harness.run(f"GRANT mailgres_analyst TO {role}")
     harness.run(f"GRANT USAGE ON SCHEMA mailgres TO {role}")
-    harness.run(f"GRANT SELECT ON mailgres.schema_version TO {role}")
+    harness.run(f"GRANT SELECT ON mailgres.schema_version, mailgres.schema_releases TO {role}")
     found = stranger.finding("privileges")
     assert found.severity == "error"
-    assert found.message.startswith(f"{role} cannot work the queue: no mailgres.claim and ")
+    assert found.message.startswith(f"{role} cannot process the queue: no mailgres.claim and ")
     harness.fix(found)  # as its owner
     assert stranger.findings("privileges") == []
 
 
-def test_a_worker_sees_what_it_may(harness: DoctorHarness, stranger: DoctorHarness) -> None:
+def test_the_worker_role_may_run_doctor(harness: DoctorHarness, stranger: DoctorHarness) -> None:
     harness.run(f"GRANT mailgres_worker TO {stranger.conn.info.user}")
     for check in ("privileges", "schema-version", "schema-drift", "grants", "row-security"):
         assert stranger.findings(check) == []
@@ -151,7 +155,7 @@ def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Docto
         timeout=60,
     )
     assert done.returncode != 0
-    assert "ADMIN_DATABASE_URL: is to be the URL of this database for an admin" in done.stderr
+    assert "ADMIN_DATABASE_URL: set it to the URL of this database for an admin" in done.stderr
 
 
 def test_a_name_that_has_to_be_quoted(harness: DoctorHarness, server: Server) -> None:
@@ -179,13 +183,13 @@ def test_transactions_of_others_are_named_as_unseen(
     assert stranger.findings("transactions") == []
 
 
-def test_doctor_server_missing_roles(harness: DoctorHarness) -> None:
+def test_doctor_reports_missing_roles(harness: DoctorHarness) -> None:
     """Renamed only inside a transaction: other tests need the role."""
     context = DoctorContext(Settings(), harness.conn)
     with harness.conn.transaction(force_rollback=True):
         harness.run("ALTER ROLE mailgres_producer RENAME TO mailgres_test_renamed")
         (found,) = server.privileges(context)
-    assert (found.severity, found.message) == ("warning", "there is no role mailgres_producer")
+    assert (found.severity, found.message) == ("warning", "the role mailgres_producer is missing")
     assert "CREATE ROLE mailgres_producer NOLOGIN" in (found.fix or "")
 
 
@@ -198,10 +202,10 @@ def test_doctor_server_missing_roles(harness: DoctorHarness) -> None:
         ["ALTER ROLE {role} SET", "ALTER DATABASE {database} SET"],
     ],
 )
-def test_read_only_by_default(
+def test_doctor_fixes_a_read_only_default_of_database_or_role(
     harness: DoctorHarness, stranger: DoctorHarness, settings: list[str]
 ) -> None:
-    """Whoever set it for whom, the command takes it back, though it holds for itself, too."""
+    """The command resets it for the database or the role, although it applies to itself, too."""
     names = {"database": database_name(harness.url), "role": stranger.conn.info.user}
     assert stranger.findings("postgresql") == []
     for setting in settings:
@@ -212,7 +216,7 @@ def test_read_only_by_default(
         "transactions are read-only by default here",
     )
     of_database = any("ALTER DATABASE" in setting for setting in settings)
-    assert ("ADMIN_DATABASE_URL" in (found.fix or "")) is of_database, "he may not alter it"
+    assert ("ADMIN_DATABASE_URL" in (found.fix or "")) is of_database, "the role may not alter it"
     (harness if of_database else stranger).fix(found)
     assert stranger.findings("postgresql") == []
 
@@ -220,4 +224,4 @@ def test_read_only_by_default(
 def test_read_only_by_the_clients_own_options(harness: DoctorHarness) -> None:
     url = f"{harness.url}?options=-cdefault_transaction_read_only%3Don"
     found = replace(harness, url=url).finding("postgresql")
-    assert "out of the URL's options" in (found.fix or "")
+    assert "from the options in the URL" in (found.fix or "")

@@ -24,7 +24,7 @@ def sending(harness: DoctorHarness) -> DoctorHarness:
 
 
 def examined(url: str, **variables: str) -> list[Finding]:
-    """What there is to say in a shell with these variables, without asking anybody else."""
+    """Return the findings in a shell with these variables, without any network call."""
     env = {"DATABASE_URL": url} | {f"MAILGRES_{k.upper()}": v for k, v in variables.items()}
     return list(examine(load(env), offline=True))
 
@@ -35,7 +35,7 @@ def errors(found: list[Finding]) -> list[str]:
 
 def test_a_route_to_a_provider_that_no_live_worker_has_is_an_error(sending: DoctorHarness) -> None:
     sending.run(ALIVE, Jsonb({}), ["resend"])
-    said = "providers: no live worker has smtp, which the route default leads to"
+    said = "providers: no live worker has smtp, a provider of the route default"
     assert errors(examined(sending.url)) == [said]
     sending.run(ALIVE, Jsonb({}), ["smtp"])
     assert errors(examined(sending.url)) == []
@@ -47,7 +47,7 @@ def test_a_shell_without_providers_is_not_taken_for_a_worker(sending: DoctorHarn
     for check in ("settings", "providers"):
         assert "captured" not in found[check].message
     assert found["settings"].severity == "info"
-    assert found["settings"].message.startswith("not checked: this shell names no providers")
+    assert found["settings"].message.startswith("not checked: these settings name no providers")
 
 
 def test_a_shell_of_a_worker_that_would_refuse_to_start_is_an_error(sending: DoctorHarness) -> None:
@@ -63,7 +63,7 @@ def test_that_nothing_leaves_is_said_of_the_routes_and_not_of_the_shell(
     found = harness.finding("providers")
     assert (found.severity, found.message) == (
         "info",
-        "no email leaves by the route default: it leads to capture",
+        "the route default sends nothing: its provider is capture",
     )
 
 
@@ -78,10 +78,10 @@ def test_an_operator_is_not_examined_for_the_rights_of_a_worker(
         unchecked = {one.check for one in found if one.message.startswith("not checked: perm")}
         assert unchecked == set(), "an operator sees what an operator needs"
         (lacks,) = [one for one in errors_as_worker(operator) if one.startswith("privileges")]
-        assert "cannot work the queue" in lacks
+        assert "cannot process the queue" in lacks
 
 
-def test_who_may_not_read_the_schema_is_told_so_and_nothing_about_the_schema(
+def test_doctor_says_only_permission_denied_to_a_role_without_rights(
     harness: DoctorHarness, server: Server
 ) -> None:
     with login(harness, server) as stranger:

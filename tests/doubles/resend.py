@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 from doubles import double
@@ -48,6 +49,7 @@ class ResendDouble(HttpDouble[Fault]):
         self._memory: dict[tuple[str, str], tuple[str, float, Reply]] = {}
         self._under_way: set[tuple[str, str]] = set()
         self._window, self._in_window = 0, 0
+        self._query = ""
         self._sent: deque[float] = deque()
 
     # What tests do
@@ -74,7 +76,8 @@ class ResendDouble(HttpDouble[Fault]):
 
     def handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         """Handle a request of a client."""
-        path = path.partition("?")[0]
+        path, _, query = path.partition("?")
+        self._query = query
         try:
             reply = self._handle(method, path, headers, body)
         except Refused as refused:
@@ -90,7 +93,11 @@ class ResendDouble(HttpDouble[Fault]):
         api_key = self._authenticate(headers)
         keyed = "idempotency-key" in headers
         fault = self._take_fault(
-            lambda fault: fault.path in (None, path) and (keyed or not fault.keyed)
+            lambda fault: (
+                fault.path in (None, path)
+                and (keyed or not fault.keyed)
+                and (not fault.several or body.count(b'"to"') > 1)
+            )
         )
         refuses = fault is not None and fault.status == HTTPStatus.UNPROCESSABLE_ENTITY
         if refuses and self._answered_before(api_key, headers):
@@ -107,7 +114,7 @@ class ResendDouble(HttpDouble[Fault]):
         return self._faulty(fault, reply)
 
     def _answered_before(self, api_key: str, headers: dict[str, str]) -> bool:
-        """Tell whether a call with this key succeeded before."""
+        """Return whether a call with this key succeeded before."""
         with self._lock:
             before = self._memory.get((api_key, headers.get("idempotency-key", "")))
         return before is not None and before[2].status == HTTPStatus.OK
@@ -119,6 +126,8 @@ class ResendDouble(HttpDouble[Fault]):
             return self._once(api_key, path, headers, body)
         if path == "/usage" and self.settings.usage:
             return self._usage()
+        if path == "/suppressions" and method == "GET":
+            return self._suppressions()
         if path == "/domains":
             if api_key in self.settings.sending_only:
                 raise Refused(
@@ -128,6 +137,21 @@ class ResendDouble(HttpDouble[Fault]):
         if path in {"/emails", "/emails/batch"}:
             raise Refused(405, "method_not_allowed", "Method is not allowed for the requested path")
         raise Refused(404, "not_found", "The requested endpoint does not exist")
+
+    def _suppressions(self) -> Reply:
+        """Return a page of the list, as documented: `after` is the id of the last entry before."""
+        given = dict(parse_qsl(self._query))
+        limit, after = int(given.get("limit", "20")), given.get("after")
+        entries = [
+            {"object": "suppression", "id": f"s-{place}", "source_id": None, **entry}
+            for place, entry in enumerate(self.settings.suppressions)
+        ]
+        start = 0
+        if after is not None:
+            start = 1 + next(place for place, one in enumerate(entries) if one["id"] == after)
+        page = entries[start : start + limit]
+        more = start + limit < len(entries)
+        return as_json({"object": "list", "has_more": more, "data": page})
 
     def _authenticate(self, headers: dict[str, str]) -> str:
         given = headers.get("authorization", "").removeprefix("Bearer").strip()

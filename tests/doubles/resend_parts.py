@@ -21,8 +21,9 @@ class Fault:
     """A fault of the next calls.
 
     `times`: how many calls it meets (-1: all); `share`: the part of the possible calls it meets.
-    `path`: only at this path; `keyed`: only calls with an idempotency key. `accepts`: the emails
-    are sent, and only the answer is wrong. `reset`: the connection breaks instead of an answer.
+    `path`: only at this path; `keyed`: only calls with an idempotency key; `several`: only calls
+    with more than one email. `accepts`: the emails are sent, and only the answer is wrong.
+    `reset`: the connection breaks instead of an answer.
     `delay`: seconds before the answer, after the emails are accepted; `drip`: seconds between the
     bytes of its body.
     `name`: Resend's name of the error; without one, `body` is sent unchanged, as `content_type`.
@@ -42,6 +43,7 @@ class Fault:
     share: float = 1.0
     path: str | None = None
     keyed: bool = False
+    several: bool = False
 
 
 class Refused(Exception):
@@ -66,7 +68,8 @@ class Settings:
     `wrong_key`: as documented, or as the API really answers ("validation_error").
     `usage`: whether GET /usage exists. `ahead`: seconds by which its clock is ahead.
     `latency`: seconds that sending takes. `largest`: bytes that a call may have.
-    `seed`: of the faults that meet a share of the calls.
+    `seed`: of the faults that meet a share of the calls. `suppressions`: its list: email, origin,
+    created_at.
     """
 
     keys: list[str] = field(default_factory=lambda: [KEY])
@@ -81,6 +84,7 @@ class Settings:
     ahead: float = 0.0
     latency: float = 0.0
     seed: int = 0
+    suppressions: list[dict[str, Any]] = field(default_factory=list)
     largest: int = 40_000_000
 
 

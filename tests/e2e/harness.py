@@ -38,7 +38,7 @@ WAITS = """
 
 
 class E2eHarness(WorkerHarness):
-    """The queue of one database, its clock, and the workers of somebody who uses it."""
+    """The queue of one database, its clock, and its workers."""
 
     def __init__(self, conn: psycopg.Connection, url: str, directory: Path) -> None:
         super().__init__(conn, url, directory)
@@ -99,7 +99,7 @@ class E2eHarness(WorkerHarness):
         return [row.error_code for row in self.rows("SELECT error_code FROM email_queue")]
 
     def state(self) -> Counter[tuple[str, int, str | None]]:
-        """How many emails are in which status, with how many retries, after what."""
+        """Return how many emails are in which status, with how many retries, after what."""
         rows = self.rows("SELECT status::text, retries::int, error_class::text FROM email_queue")
         return Counter((row.status, row.retries, row.error_class) for row in rows)
 
@@ -107,18 +107,18 @@ class E2eHarness(WorkerHarness):
         return self.row("SELECT * FROM mailgres.providers WHERE name = %s", name)
 
     def events_of(self, provider: str) -> list[str]:
-        """What happened to a provider, in order."""
+        """Return what happened to a provider, in order."""
         query = "SELECT event FROM mailgres.provider_events WHERE provider = %s ORDER BY id"
         return [row.event for row in self.rows(query, provider)]
 
 
 def accepted(double: ResendDouble | SesDouble | SmtpDouble) -> Counter[str]:
-    """How many messages really went out, by email."""
+    """Return how many messages were really sent, by email."""
     if isinstance(double, SmtpDouble):
         return Counter(each.mailgres_id for each in double.accepted())
     return Counter(each["mailgres_id"] for each in double.accepted())
 
 
 def once_each(ids: list[UUID]) -> Counter[str]:
-    """What `accepted` says if every email went out once."""
+    """Return what `accepted` says if every email was sent once."""
     return Counter(map(str, ids))

@@ -76,7 +76,7 @@ class Processor:
             return given
 
     def ask(self, query: str, *parameters: str, again: bool = True) -> list[Any]:
-        """Ask the database; what was sent is told however often it is away."""
+        """Ask the database; a sent email is reported however often the database is away."""
         while True:
             try:
                 if self._connection is None:

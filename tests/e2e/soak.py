@@ -1,4 +1,4 @@
-"""The soak: many emails, providers with random faults, workers killed, the database restarted.
+"""The soak: many emails, random faults of providers, killed workers, restarts of the database.
 
 One email in a hundred cannot be sent: a malformed row, or a template that fails or asks for
 gigabytes. It has to die for its own reason, and no other with it.
@@ -6,7 +6,9 @@ gigabytes. It has to die for its own reason, and no other with it.
     python -m e2e.soak [--kind resend] [--mails 20000] [--seed 1] ...
 
 Prints one line of JSON. Ends with 1 if an email was lost, or arrived twice where it must not have,
-or if one that cannot be sent did not end as it must.
+or if one that cannot be sent did not end as it must; then it also prints the command that repeats
+the run. The seed fixes the emails, the faults, the disturbances and their order, but not how the
+processes run side by side. `e2e.soak_seeds` runs many short ones.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -34,13 +35,15 @@ from doubles import smtp as smtp_double
 from doubles.resend import KEY
 from e2e import soak_faults
 from e2e.soak_bad import BOMBS, MALFORMED, BadEmails
+from e2e.soak_workers import SoakWorkers
 from mailgres import resources
 from support.queue import HOLD, RESEND
-from worker.harness import PROGRAM
 from worker.restartable import RestartableHarness
 
 LOOK = 0.1
 CHUNKS = 8
+PORTS = range(20_000, 30_000)
+"""Ports that no system gives to a connection by itself."""
 BAD_SHARE = 0.01
 FILE = [{"filename": "a.txt", "content": "YQ=="}]
 PREPARE = """
@@ -57,6 +60,7 @@ LEFT_BY_THE_PROCESSOR = """
 """A claim whose answer a restart swallowed is nobody's: let its fifteen minutes be over."""
 ROWS = """
     SELECT q.id::text, q.status::text, q.dead_reason::text, q.error_code, q.error_message,
+           q.error_detail,
            t.on_uncertain = 'resend' AND EXISTS (
                SELECT FROM email_logs l
                WHERE l.queue_id = q.id AND (
@@ -72,69 +76,37 @@ ROWS = """
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done. `seconds`: when to give up."""
+    """What is done.
+
+    `kills` of workers; `restarts` of the server; `crashes`: a backend is killed, and the server
+    restarts its processes; `cuts`: all connections are terminated. `bad`: how many kinds of emails
+    that cannot be sent, 0 for all. `lease` and `seconds`, when to give up, are seconds.
+    """
 
     kind: str = "resend"
     mails: int = 20_000
     workers: int = 4
     kills: int = 40
     restarts: int = 2
+    crashes: int = 0
+    cuts: int = 0
+    bad: int = 0
+    lease: float = 3.0
     seed: int = 1
     seconds: float = 1800.0
 
+    def command(self) -> str:
+        """The one command that repeats the run."""
+        options = " ".join(f"--{name} {value}" for name, value in asdict(self).items())
+        return f"cd tests && ../.venv/bin/python -m e2e.soak {options}"
 
-class Crew:
-    """The worker processes, and beside them the old processor."""
-
-    def __init__(self, restartable: RestartableHarness, directory: Path) -> None:
-        self._plant = restartable
-        self._log = (directory / "log").open("w")
-        self._workers: list[subprocess.Popen[str]] = []
-        self.processor: subprocess.Popen[str] | None = None
-        self.kills = 0
-
-    def fill(self, count: int) -> None:
-        """Have so many workers; who could not start because the database was away, starts again."""
-        for each in [each for each in self._workers if each.poll() is not None]:
-            each.communicate()
-            self._workers.remove(each)
-        while len(self._workers) < count:
-            self._workers.append(self.start(str(PROGRAM), "worker", "--log-level", "warning"))
-
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            command,
-            env=self._plant.environment(),
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-
-    def kill_one(self, chance: random.Random) -> None:
-        victim = chance.choice(self._workers)
-        victim.kill()
-        victim.wait()
-        self.kills += 1
-
-    def stop_processor(self) -> dict[str, int] | None:
-        if self.processor is None:
-            return None
-        self.processor.send_signal(signal.SIGTERM)
-        reported, _ = self.processor.communicate(timeout=60)
-        self.processor = None
-        done: dict[str, int] = json.loads(reported)
-        return done
-
-    def close(self) -> None:
-        for each in self._workers:
-            each.terminate()
-        for each in (*self._workers, *([self.processor] if self.processor else [])):
-            try:
-                each.communicate(timeout=60)
-            except subprocess.TimeoutExpired:
-                each.kill()
-                each.communicate()
-        self._log.close()
+    def disturbances(self, chance: random.Random) -> list[str]:
+        """Return what happens to workers and server, in order."""
+        counts = {"kill": self.kills, "restart": self.restarts}
+        counts |= {"crash": self.crashes, "cut": self.cuts}
+        each = [name for name, count in counts.items() for _ in range(count)]
+        chance.shuffle(each)
+        return each
 
 
 class Soak:
@@ -151,12 +123,14 @@ class Soak:
         self.double = double
         self.processors = processors  # where the old processor sends: they all use Resend
         self.chance = random.Random(plan.seed)  # noqa: S311 - chaos, not secrets
-        self.crew = Crew(restartable, directory)
-        self.bad = BadEmails(MALFORMED + BOMBS)
+        self.workers = SoakWorkers(restartable, directory)
+        kinds = MALFORMED + BOMBS
+        self.bad = BadEmails(self.chance.sample(kinds, plan.bad) if plan.bad else kinds)
+        self.disturbances = plan.disturbances(self.chance)
+        self.done: Counter[str] = Counter()
         # In a short soak, each kind once.
         self.step = min(round(1 / BAD_SHARE), max(plan.mails // len(self.bad.kinds), 1))
         self.enqueued = 0
-        self.restarts = 0
 
     def run(self) -> dict[str, Any]:
         start = time.monotonic()
@@ -164,47 +138,52 @@ class Soak:
         self.bad.prepare(self.restartable.conn)
         self.enqueue()
         old = [sys.executable, "-m", "e2e.old_processor", self.restartable.url, self.processors.url]
-        self.crew.processor = self.crew.start(*old)
+        self.workers.processor = self.workers.start(*old)
         try:
             reported = self._disturb(start + self.plan.seconds)
         finally:
-            self.crew.close()
+            self.workers.close()
         return {
             "soak": asdict(self.plan),
             "seconds": round(time.monotonic() - start, 1),
-            "kills": self.crew.kills,
-            "restarts": self.restarts,
+            "kills": self.done["kill"],
+            "restarts": self.done["restart"],
+            "crashes": self.done["crash"],
+            "cuts": self.done["cut"],
             "old_processor": reported,
             **self.outcome(),
         }
 
     def _disturb(self, deadline: float) -> dict[str, int] | None:
-        """Enqueue, kill, restart; wait until all is settled."""
-        step = max(self.plan.mails // (self.plan.kills + 1), 1)
+        """Enqueue and disturb; wait until all is settled."""
         reported = None
         while (open_rows := self.open_rows()) or self.enqueued < self.plan.mails:
             if time.monotonic() > deadline:
                 break
-            self.crew.fill(self.plan.workers)
-            done = self.enqueued - open_rows
+            self.workers.fill(self.plan.workers)
             if self.enqueued < self.plan.mails and open_rows < self.plan.mails // 4:
                 self.enqueue()
-            elif self.crew.kills < self.plan.kills and done > step * (self.crew.kills + 1):
-                self.crew.kill_one(self.chance)
-            elif self.restarts < self.plan.restarts and done > (
-                self.plan.mails * (self.restarts + 1) // (self.plan.restarts + 1)
-            ):
-                self.restart()
+            elif self.is_next_due(self.enqueued - open_rows):
+                self.disturb(self.disturbances[self.done.total()])
             elif self.enqueued >= self.plan.mails and open_rows < self.plan.mails // 20:
-                reported = reported or self.crew.stop_processor()
+                reported = reported or self.workers.stop_processor()
                 self.restartable.run(LEFT_BY_THE_PROCESSOR)
             time.sleep(LOOK * self.chance.random())
-        return reported or self.crew.stop_processor()
+        return reported or self.workers.stop_processor()
 
-    def restart(self) -> None:
-        self.restartable.switch_off()
-        self.restartable.switch_on()
-        self.restarts += 1
+    def is_next_due(self, settled: int) -> bool:
+        """Whether enough is settled for the next disturbance: they are spread over the emails."""
+        number, count = self.done.total() + 1, len(self.disturbances)
+        return number <= count and settled > self.plan.mails * number // (count + 1)
+
+    def disturb(self, what: str) -> None:
+        {
+            "kill": lambda: self.workers.kill_one(self.chance),
+            "restart": self.restartable.restart,
+            "crash": self.restartable.crash,
+            "cut": self.restartable.cut_connections,
+        }[what]()
+        self.done[what] += 1
 
     def enqueue(self) -> None:
         """A part of the emails, of several tenants and kinds, with bad ones among them."""
@@ -239,7 +218,7 @@ class Soak:
         return found
 
     def outcome(self) -> dict[str, Any]:
-        """What became of the emails, and what is wrong with that."""
+        """Return what became of the emails, and what is wrong with that."""
         accepted = Counter(soak_faults.ids_at(self.double))
         if self.processors is not self.double:
             accepted.update(soak_faults.ids_at(self.processors))
@@ -250,9 +229,10 @@ class Soak:
         held = {row.id for row in rows.values() if row.dead_reason == "uncertain"}
         keyless = self.plan.kind != "resend"
         allowed = {key for key in doubles if keyless and rows[key].may_be_double}
+        unsettled = [row for key, row in rows.items() if key not in sent | held]
         wrong = {
             "not_enqueued": self.plan.mails - len(rows),
-            "not_settled": len(rows) - len(sent) - len(held),
+            "not_settled": [list(row)[:6] for row in unsettled],
             "lost": len(sent - set(accepted)),
             "held_though_keys_protect": 0 if keyless else len(held),
             "doubles_not_allowed": len(doubles) - len(allowed),
@@ -271,11 +251,20 @@ class Soak:
 
 
 @contextmanager
-def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
-    """The server, the double and all that is needed."""
+def opened(plan: Plan, migrations: Path, prepared: Path | None = None) -> Iterator[Soak]:
+    """The server, the double and all that is needed.
+
+    `prepared`: the directory of a server that is off and has a migrated database; it is copied.
+    """
     with ExitStack() as stack:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-")))
         place.chmod(0o711)
+        if prepared is not None:
+            copy = ["cp", "--archive", "--reflink=auto", f"{prepared}/.", str(place)]
+            subprocess.run(copy, check=True)
+            # A port of its own: while this server restarts, no other soak may take it.
+            for each in place.glob("postgresql-*/port"):
+                each.write_text(str(PORTS[plan.seed % len(PORTS)]))
         logs = Path(stack.enter_context(TemporaryDirectory(prefix="mailgres-soak-logs-")))
         restartable = RestartableHarness(place, logs, migrations)
         stack.callback(restartable.switch_off)
@@ -283,7 +272,7 @@ def opened(plan: Plan, migrations: Path) -> Iterator[Soak]:
         restartable.variables |= {
             "MAILGRES_PROVIDERS": plan.kind,
             "MAILGRES_FROM_EMAIL": "Shop <noreply@example.com>",
-            "MAILGRES_LEASE": "3s",
+            "MAILGRES_LEASE": f"{plan.lease}s",
             "MAILGRES_POLL_INTERVAL": "200ms",
             "MAILGRES_PROVIDER_TIMEOUT": "2s",
             "MAILGRES_BATCH_SIZE": "25",
@@ -328,7 +317,8 @@ def main() -> None:
     with opened(plan, resources.migrations_directory()) as soak:
         reported = soak.run()
     print(json.dumps(reported), flush=True)  # noqa: T201
-    sys.exit(0 if reported["good"] else 1)
+    if not reported["good"]:
+        sys.exit(f"To repeat it: {plan.command()}")
 
 
 if __name__ == "__main__":

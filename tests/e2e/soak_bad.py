@@ -45,9 +45,9 @@ class Bad:
         return f"{UNKNOWN}{self.name}"
 
     def ended(self, row: Any) -> bool:
-        """Whether the email is dead for its own reason.
+        """Return whether the email is dead for its own reason.
 
-        If a worker was killed that held it, nobody knows that no call was made: it is uncertain as
+        If a worker was killed that held it, a call may have been made: it is uncertain as
         any other is, and without a key it is held for that alone.
         """
         own = row.error_code == self.code and self.says in row.error_message
@@ -82,7 +82,9 @@ MALFORMED = [
     Bad("nobody", "template_failed", "there is no template"),
     _given("number", "it is not JSON", f'{{"note": {LONG_NUMBER}}}'),
     _given("deep", "nested more than", f'{{"note": {DEEP}}}'),
-    _content("domain", "invalid_address", "cannot exist", recipient_email="ana@\u2603.example"),
+    _content(
+        "domain", "invalid_address", "an invalid domain", recipient_email="ana@\u2603.example"
+    ),
     _content("line_break", "invalid_header", "a line break", recipient_email="a@b.example\nX: y"),
     _past_the_door("list_in_a_list", cc=[["a@example.org"]]),
     _past_the_door("null", cc=[None]),

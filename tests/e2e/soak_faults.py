@@ -31,7 +31,8 @@ RESEND = [
     ),
     _often(replace(FAULTS["rate"][0], headers={"retry-after": "0.3"}), 0.01),
     _often(Fault(delay=LATE, accepts=True), 0.01),
-    _often(Fault(status=422, name="validation_error", message="one", path="/emails/batch"), 0.01),
+    # One email of several is to blame; of a single one the same answer is about that email.
+    _often(Fault(status=422, name="validation_error", message="one", several=True), 0.01),
 ]
 SES = [
     SesFault("InternalFailure", "oops", 500, times=-1, share=0.02),
@@ -53,13 +54,13 @@ SMTP = [
 
 
 def ids_at(double: Any) -> Iterable[str]:
-    """The emails that really went out, as often as they did."""
+    """Return the emails that were really sent, once for each time."""
     if isinstance(double, SmtpDouble):
         return [each.mailgres_id for each in double.accepted()]
     return [each["mailgres_id"] for each in double.accepted()]
 
 
 def met(double: Any) -> int:
-    """How often something went wrong."""
+    """Return how often something went wrong."""
     reported: int = double.summary()["faults_met"]
     return reported

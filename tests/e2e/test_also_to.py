@@ -19,7 +19,7 @@ OTHERS = ["bea@example.org", "cid@example.org"]
 ALL = ["ana@example.com", *OTHERS]
 
 
-def test_several_to_addresses_at_resend(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_resend_sends_to_several_to_addresses(harness: E2eHarness, resend: ResendDouble) -> None:
     sent = harness.enqueue(also_to=OTHERS, cc=["cc@example.org"])
     alone = harness.enqueue(also_to=OTHERS, priority=1)
     harness.work()
@@ -31,7 +31,7 @@ def test_several_to_addresses_at_resend(harness: E2eHarness, resend: ResendDoubl
     assert [body["to"] for body in bodies] == [ALL, ALL]
 
 
-def test_several_to_addresses_at_ses(harness: E2eHarness, ses: SesDouble) -> None:
+def test_ses_sends_to_several_to_addresses(harness: E2eHarness, ses: SesDouble) -> None:
     plain = harness.enqueue(also_to=OTHERS)
     raw = harness.enqueue(also_to=OTHERS, headers={"X-A": "b"})
     harness.work()
@@ -40,8 +40,8 @@ def test_several_to_addresses_at_ses(harness: E2eHarness, ses: SesDouble) -> Non
         assert each["request"]["Destination"] == {"ToAddresses": ALL}
 
 
-def test_several_to_addresses_by_smtp(harness: E2eHarness, smtp: SmtpDouble) -> None:
-    """Everybody gets it once, also who is a copy besides."""
+def test_smtp_sends_to_several_to_addresses(harness: E2eHarness, smtp: SmtpDouble) -> None:
+    """Every recipient gets it once, also one that is in To and in Cc."""
     sent = harness.enqueue(also_to=OTHERS, cc=["cid@example.org"])
     harness.work()
     assert accepted(smtp) == once_each([sent])

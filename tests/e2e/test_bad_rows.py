@@ -83,7 +83,7 @@ found_in_the_wild: list[dict[str, Any]] = [
 
 
 def insert(harness: E2eHarness, row: dict[str, Any]) -> Any:
-    """Insert a row as somebody would by hand; None if PostgreSQL refuses it."""
+    """Insert a row by hand; return None if PostgreSQL refuses it."""
     columns = {**CONTENT, "ready": True, **row}
     query = sql.SQL("INSERT INTO email_queue ({}) VALUES ({}) RETURNING id").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),

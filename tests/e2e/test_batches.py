@@ -133,7 +133,7 @@ def test_a_batch_of_a_killed_worker_is_retried_under_its_key(
 
 
 def members(harness: E2eHarness) -> dict[UUID, UUID]:
-    """Which email is in which batch."""
+    """Return which email is in which batch."""
     rows = harness.rows("SELECT id, batch_id FROM email_queue WHERE batch_id IS NOT NULL")
     return {row.id: row.batch_id for row in rows}
 
@@ -158,7 +158,7 @@ def test_an_ambiguous_batch_that_is_refused_when_it_is_repeated_is_taken_apart(
 def test_an_ambiguous_batch_whose_key_was_used_for_other_content_is_never_sent_again(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
-    """That is no refusal: an earlier call arrived."""
+    """It is not refused: an earlier call arrived."""
     resend.add_faults(
         Fault(reset=True, accepts=True, times=1, path="/emails/batch"),
         Fault(409, "invalid_idempotent_request", "other content", times=1, path="/emails/batch"),

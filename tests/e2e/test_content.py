@@ -61,7 +61,7 @@ def check(message: EmailMessage) -> None:
     assert text.get_content().splitlines() == ["Olá", ".", "fim"]
 
 
-def test_resend_gets_the_attachments(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_resend_gets_attachments_and_content(harness: E2eHarness, resend: ResendDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     with_others = harness.send(2)
     assert accepted(resend) == once_each([sent, *with_others])
@@ -73,7 +73,7 @@ def test_resend_gets_the_attachments(harness: E2eHarness, resend: ResendDouble) 
     assert (body["cc"], body["bcc"]) == (["cc@example.org"], ["bcc@example.org"])
 
 
-def test_ses_gets_the_attachments(harness: E2eHarness, ses: SesDouble) -> None:
+def test_ses_gets_attachments_and_content(harness: E2eHarness, ses: SesDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     harness.work()
     assert accepted(ses) == once_each([sent])
@@ -83,7 +83,7 @@ def test_ses_gets_the_attachments(harness: E2eHarness, ses: SesDouble) -> None:
     check(parsed(raw))
 
 
-def test_smtp_gets_the_attachments(harness: E2eHarness, smtp: SmtpDouble) -> None:
+def test_smtp_gets_attachments_and_content(harness: E2eHarness, smtp: SmtpDouble) -> None:
     sent = harness.enqueue("inline", attachments=FILES, **CONTENT)
     harness.work()
     assert accepted(smtp) == once_each([sent])
@@ -125,7 +125,9 @@ def test_an_email_too_large_for_the_smtp_server_dies(harness: E2eHarness) -> Non
         assert accepted(double) == once_each(others)
 
 
-def test_too_large_by_what_resend_documents(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_an_email_too_large_for_resend_dies_before_any_call(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     """It dies with its reason, before any call; the others go."""
     large = harness.enqueue(attachments=a_file(31 * MEGABYTE))
     others = harness.send()
@@ -183,7 +185,7 @@ def test_injection_is_refused_by_the_queue(harness: E2eHarness, name: str) -> No
 def test_providers_refuse_injected_headers_that_the_queue_let_through(
     harness: E2eHarness, provider: str, request: pytest.FixtureRequest
 ) -> None:
-    """Somebody writes into a table whose checks are gone: no provider is told of anybody else."""
+    """Without the checks of the table, a provider still gets no other recipients."""
     harness.open_the_door()
     double = request.getfixturevalue(provider)
     columns = {

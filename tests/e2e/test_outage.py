@@ -109,7 +109,7 @@ def live(harness: E2eHarness, lasts: timedelta) -> list[Any]:
 
 
 def test_a_quiet_outage_of_two_hours(harness: E2eHarness, site: Site) -> None:
-    """At most the first email dies; one probe goes out first, the rest within the rate limit."""
+    """At most the first email dies; one probe is sent first, the rest within the rate limit."""
     site.away()
     emails = live(harness, 2 * HOUR)
     before = Counter(harness.statuses())
@@ -133,7 +133,9 @@ def test_a_quiet_outage_of_two_hours(harness: E2eHarness, site: Site) -> None:
     assert accepted(site.double) == once_each(alive)
 
 
-def test_an_outage_after_which_nobody_knows(harness: E2eHarness, ses: SesDouble) -> None:
+def test_an_outage_of_ses_holds_uncertain_emails_and_spends_no_other(
+    harness: E2eHarness, ses: SesDouble
+) -> None:
     """SES has no keys: what opens the circuit is held, and no email is spent on trying again."""
     down = [Fault("InternalFailure", "away", 500, times=-1, path=path) for path in (SEND, ACCOUNT)]
     ses.add_faults(*down)
@@ -157,7 +159,7 @@ def test_an_outage_after_which_nobody_knows(harness: E2eHarness, ses: SesDouble)
 
 
 def test_a_wrong_key_for_an_hour(harness: E2eHarness, site: Site) -> None:
-    """No row is harmed; the circuit says why, and all of them leave when it is mended."""
+    """No row is harmed; the circuit says why, and all are sent when the key is fixed."""
     site.lock_out()
     emails = live(harness, HOUR)
     provider = harness.provider(site.kind)

@@ -28,7 +28,7 @@ AFTER = {
     "ambiguous": ("pending", "ambiguous", 1, 0),
     "uncertain": ("failed", "ambiguous", 0, 0),
 }
-"""What is true after the first try. A batch that may have arrived stays together, at no cost."""
+"""The state after the first attempt. An uncertain batch stays together and spends nothing."""
 SPENDS_NOTHING_IN_A_BATCH = {"concurrent"}
 
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -36,7 +36,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @each_mode
 @pytest.mark.parametrize("name", FAULTS)
-def test_worker_with_resend_fault(
+def test_each_fault_of_resend_has_its_outcome(
     name: str, mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     fault, verdict = FAULTS[name]
@@ -99,7 +99,7 @@ LATE = {
 
 @each_mode
 @pytest.mark.parametrize("name", LATE)
-def test_worker_with_resend_too_late(
+def test_an_answer_of_resend_after_the_timeout_is_not_sent_twice(
     name: str, mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     resend.add_faults(replace(LATE[name]))
@@ -115,7 +115,7 @@ def test_worker_with_resend_too_late(
 
 @each_mode
 @pytest.mark.parametrize("as_date", [False, True], ids=["seconds", "date"])
-def test_worker_with_resend_retry_after(
+def test_a_worker_obeys_retry_after_of_resend(
     mode: str, harness: E2eHarness, resend: ResendDouble, *, as_date: bool
 ) -> None:
     """The provider is left alone until then; a worker that looks meanwhile makes no call."""
@@ -145,7 +145,7 @@ def test_worker_with_resend_retry_after(
 
 @each_mode
 @pytest.mark.parametrize("usage", [False, True], ids=["silent", "with usage"])
-def test_worker_with_resend_daily_quota(
+def test_the_daily_quota_of_resend_spends_no_retry(
     mode: str, harness: E2eHarness, resend: ResendDouble, *, usage: bool
 ) -> None:
     """Four a day: what is too much goes the next day, and has spent nothing."""
@@ -166,7 +166,7 @@ def test_worker_with_resend_daily_quota(
 
 @each_mode
 @pytest.mark.parametrize("reported", ["invalid_api_key", "validation_error"])
-def test_worker_with_resend_wrong_key(
+def test_a_wrong_key_of_resend_spends_no_retry(
     reported: str, mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """The circuit opens and says why; no row is harmed, however long it takes."""
@@ -192,7 +192,7 @@ def test_worker_with_resend_wrong_key(
 
 
 @each_mode
-def test_worker_with_resend_unverified_domain(
+def test_an_unverified_domain_at_resend_parks_the_email(
     mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """Only the emails of that domain wait; those of others go."""
@@ -213,15 +213,15 @@ def test_worker_with_resend_unverified_domain(
 
 
 @each_mode
-def test_worker_with_resend_refused_connections(
+def test_refused_connections_to_resend_open_the_circuit(
     mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
-    """Nobody listens: the circuit opens, and what is enqueued then waits and spends nothing."""
+    """Connections are refused: the circuit opens, and later emails wait and spend nothing."""
     harness.set(resend_api_url="http://127.0.0.1:9", batch_size="2")
     tried = harness.send(10, priority=MODES[mode])
     provider = harness.provider("resend")
     assert provider.circuit == "open"
-    assert provider.circuit_reason.startswith("unreached")
+    assert provider.circuit_reason.startswith("no_connection")
     later = harness.send(5, priority=MODES[mode])
     assert harness.state() == {("pending", 1, "transient"): 10, ("pending", 0, None): 5}
     harness.use_resend(resend)
@@ -234,7 +234,7 @@ def test_worker_with_resend_refused_connections(
 def test_worker_with_resend_still_under_way(
     mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
-    """The first call takes so long that the second meets it: 409, and nobody gets two."""
+    """The first call is still running when the second starts: 409, and one email is sent."""
     resend.set(latency=3.0)
     harness.set(provider_timeout="500ms")
     emails = harness.send(1 if mode == "single" else 3, priority=MODES[mode])
@@ -250,10 +250,10 @@ def test_worker_with_resend_still_under_way(
 
 
 @each_mode
-def test_worker_with_resend_other_content(
+def test_a_key_used_with_other_content_makes_the_email_uncertain(
     mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
-    """An earlier try arrived, and since then the sender changed: never a new key."""
+    """An earlier attempt arrived, and since then the sender changed: never a new key."""
     resend.add_faults(Fault(reset=True, accepts=True, times=-1))
     emails = harness.send(priority=MODES[mode])
     resend.clear_faults()

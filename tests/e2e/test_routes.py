@@ -27,7 +27,7 @@ class TestFailover:
         harness.use("resend", "ses", resend_api_key=KEY, resend_api_url=resend.url)
 
     @BOTH
-    def test_failover_after_refused_connections(
+    def test_after_refused_connections_the_fallback_sends_at_once(
         self, harness: E2eHarness, resend: ResendDouble, ses: SesDouble, priority: int
     ) -> None:
         """Nothing was sent, so SES takes over at once; the log shows the path."""
@@ -139,7 +139,7 @@ class TestNotConfigured:
     def test_a_worker_refuses_a_route_to_a_provider_it_does_not_have(
         self, harness: E2eHarness, smtp: SmtpDouble
     ) -> None:
-        """Refused at the start, instead of emails that wait for ever."""
+        """Refused at the start, instead of emails that wait forever."""
         harness.work()
         harness.run("INSERT INTO mailgres.providers (name, kind) VALUES ('ses', 'ses')")
         harness.run("INSERT INTO mailgres.routes (route) VALUES ('bulk')")

@@ -53,7 +53,9 @@ COUNTS = pytest.mark.parametrize("count", [1, 3], ids=["single", "several"])
 
 @COUNTS
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] != "ambiguous"])
-def test_worker_with_ses_fault(name: str, count: int, harness: E2eHarness, ses: SesDouble) -> None:
+def test_each_fault_of_ses_has_its_outcome(
+    name: str, count: int, harness: E2eHarness, ses: SesDouble
+) -> None:
     fault, verdict = FAULTS[name]
     ses.add_faults(replace(fault, times=-1))
     emails = harness.send(count)
@@ -85,7 +87,7 @@ def test_worker_with_ses_fault(name: str, count: int, harness: E2eHarness, ses: 
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] == "ambiguous"])
-def test_worker_with_ses_ambiguous(
+def test_an_ambiguous_answer_of_ses_follows_the_policy_of_the_template(
     name: str, policy: str, count: int, harness: E2eHarness, ses: SesDouble
 ) -> None:
     fault, _ = FAULTS[name]
@@ -96,7 +98,7 @@ def test_worker_with_ses_ambiguous(
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
-def test_worker_with_ses_too_late(
+def test_an_answer_of_ses_after_the_timeout_follows_the_policy(
     policy: str, count: int, harness: E2eHarness, ses: SesDouble, *, taken: bool
 ) -> None:
     ses.add_faults(Fault(delay=1.0, accepts=taken, times=-1))
@@ -107,7 +109,7 @@ def test_worker_with_ses_too_late(
 def check_uncertain(
     harness: E2eHarness, ses: SesDouble, policy: str, count: int, *, taken: bool
 ) -> None:
-    """Held, it is never sent again; else it is, and arrives twice if the first try had."""
+    """A held email is never sent again; otherwise it arrives twice if the first attempt arrived."""
     emails = harness.send(count, policy)
     after = ("failed", 0) if policy == HOLD else ("pending", 1)
     assert harness.state() == {(*after, "ambiguous"): count}
@@ -145,7 +147,7 @@ def test_an_outage_opens_the_circuit(harness: E2eHarness, ses: SesDouble) -> Non
     assert accepted(ses) == once_each(tried + later)
 
 
-def test_worker_with_ses_nobody_listens(
+def test_an_unreachable_ses_opens_the_circuit_and_others_wait(
     harness: E2eHarness, ses: SesDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was sent: a retry each, until the circuit opens and the others wait untouched."""
@@ -162,7 +164,7 @@ def test_worker_with_ses_nobody_listens(
     assert accepted(ses) == once_each(tried + later)
 
 
-def test_worker_with_ses_unverified_domain(harness: E2eHarness, ses: SesDouble) -> None:
+def test_an_unverified_domain_at_ses_parks_the_email(harness: E2eHarness, ses: SesDouble) -> None:
     ses.set(unverified=("new.example.com",))
     parked = harness.enqueue(from_email="a@new.example.com")
     sent = harness.send()
@@ -174,7 +176,7 @@ def test_worker_with_ses_unverified_domain(harness: E2eHarness, ses: SesDouble) 
     assert harness.state() == {("sent", 0, None): 4}
 
 
-def test_worker_with_ses_wrong_key(harness: E2eHarness, ses: SesDouble) -> None:
+def test_a_wrong_key_of_ses_spends_no_retry(harness: E2eHarness, ses: SesDouble) -> None:
     ses.set(keys=("AKIAOTHER",))
     emails = harness.send()
     assert harness.provider("ses").circuit == "open"
@@ -186,7 +188,7 @@ def test_worker_with_ses_wrong_key(harness: E2eHarness, ses: SesDouble) -> None:
 
 
 @pytest.mark.parametrize("region", ["xx-nowhere-1", None])
-def test_worker_with_ses_wrong_region(
+def test_a_wrong_region_of_ses_spends_no_retry(
     region: str | None, harness: E2eHarness, monkeypatch: pytest.MonkeyPatch, ses: SesDouble
 ) -> None:
     """A region that does not exist, and none at all: the circuit says so, the rows wait."""

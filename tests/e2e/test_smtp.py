@@ -49,7 +49,7 @@ COUNTS = pytest.mark.parametrize("count", [1, 3], ids=["single", "several"])
 
 @COUNTS
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] != "ambiguous"])
-def test_worker_with_smtp_fault(
+def test_each_fault_of_smtp_has_its_outcome(
     name: str, count: int, harness: E2eHarness, smtp: SmtpDouble
 ) -> None:
     fault, verdict = FAULTS[name]
@@ -83,10 +83,10 @@ def test_worker_with_smtp_fault(
 @COUNTS
 @pytest.mark.parametrize("policy", [HOLD, RESEND], ids=["hold", "resend"])
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name][1] == "ambiguous"])
-def test_worker_with_smtp_ambiguous(
+def test_an_ambiguous_answer_of_smtp_follows_the_policy_of_the_template(
     name: str, policy: str, count: int, harness: E2eHarness, smtp: SmtpDouble
 ) -> None:
-    """Held, it is never sent again; else it is, and arrives twice if the first try had."""
+    """A held email is never sent again; otherwise it arrives twice if the first attempt arrived."""
     fault, _ = FAULTS[name]
     smtp.add_faults(replace(fault, times=-1))
     emails = harness.send(count, policy)
@@ -127,7 +127,7 @@ def test_an_smtp_answer_that_comes_too_late_is_uncertain(
 @pytest.mark.parametrize(
     ("step", "verdict"), [("greeting", "transient"), ("rcpt", "transient"), ("end", "ambiguous")]
 )
-def test_worker_with_smtp_too_late(
+def test_an_smtp_reply_after_the_timeout_follows_the_policy(
     step: str, verdict: str, harness: E2eHarness, smtp: SmtpDouble
 ) -> None:
     """It answers in the end, but nobody waits any more."""
@@ -141,7 +141,9 @@ def test_worker_with_smtp_too_late(
     assert accepted(smtp) == once_each(emails)
 
 
-def test_worker_with_smtp_nobody_listens(harness: E2eHarness, smtp: SmtpDouble) -> None:
+def test_an_unreachable_smtp_server_opens_the_circuit_and_others_wait(
+    harness: E2eHarness, smtp: SmtpDouble
+) -> None:
     harness.set(smtp_url="smtp://127.0.0.1:9?tls=none")
     tried = harness.send(8)
     assert harness.provider("smtp").circuit == "open"
@@ -155,7 +157,7 @@ def test_worker_with_smtp_nobody_listens(harness: E2eHarness, smtp: SmtpDouble) 
     assert accepted(smtp) == once_each(tried + later)
 
 
-def test_worker_with_smtp_wrong_password(harness: E2eHarness) -> None:
+def test_a_wrong_smtp_password_spends_no_retry(harness: E2eHarness) -> None:
     """The circuit opens and says why; no row is harmed, and no secret told."""
     with serve(SmtpDouble(user="shop", password="right")) as double:
         harness.use("smtp", smtp_url=double.url.replace("right", "wr0ng"))

@@ -1,4 +1,4 @@
-"""A place of its own for every test, on each kind of binaries that is installed."""
+"""A directory of its own for every test, on each kind of binaries that is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from embedded.harness import Place, User, open_directory
+from embedded.harness import ServerDirectory, User, open_directory
 from mailgres.embedded import EmbeddedError, binaries
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CHOSEN = os.environ.get(binaries.CHOICE)
 
 @pytest.fixture(params=[CHOSEN] if CHOSEN in ("system", "wheel") else ["system", "wheel"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which PostgreSQL the test runs on."""
+    """Return which PostgreSQL the test runs on."""
     kind: str = request.param
     monkeypatch.setenv(binaries.CHOICE, kind)
     try:
@@ -44,21 +44,21 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def place(kind: str) -> Iterator[Place]:  # noqa: ARG001
+def directory(kind: str) -> Iterator[ServerDirectory]:  # noqa: ARG001
     """An empty data directory, in which nothing may be left running."""
-    place = Place(open_directory())
-    yield place
+    directory = ServerDirectory(open_directory())
+    yield directory
     try:
-        place.wait_until_quiet()
+        directory.wait_until_quiet()
     finally:
-        for pid in place.processes():
+        for pid in directory.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(place.path)
+        shutil.rmtree(directory.path)
 
 
 @pytest.fixture
-def start_user(place: Place) -> Iterator[StartUser]:  # noqa: ARG001
+def start_user(directory: ServerDirectory) -> Iterator[StartUser]:  # noqa: ARG001
     """Start users, and see to it that none outlives the test."""
     users: list[User] = []
 

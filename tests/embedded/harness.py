@@ -51,7 +51,7 @@ def stays(condition: Callable[[], bool], what: str, seconds: float = 1.0) -> Non
 
 
 class User:
-    """A process inside `with embedded.server(...)`, until it is told to leave."""
+    """A process inside `with embedded.server(...)`, until a signal ends it."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerDirectory:
     """A data directory of a test."""
 
     path: Path
@@ -158,6 +158,6 @@ def parent(pid: int) -> int | None:
 def open_directory() -> Path:
     """A new directory that other users can enter, with a space in its name."""
     # Not pytest's tmp_path, whose parents are closed to others.
-    directory = Path(tempfile.mkdtemp(prefix="mailgres test ", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="mailgres test "))
     directory.chmod(0o711)
     return directory.resolve()

@@ -65,14 +65,14 @@ def test_the_newest_major_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("_nothing_installed")
-def test_too_old_ones_are_not_taken(tmp_path: Path) -> None:
+def test_programs_older_than_postgresql_15_are_refused(tmp_path: Path) -> None:
     old = programs(tmp_path / "bin", "14.9")
     with pytest.raises(EmbeddedError, match="15 or newer"):
         binaries.find({binaries.CHOICE: str(old)})
 
 
 @pytest.mark.usefixtures("_nothing_installed")
-def test_one_on_the_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_on_the_path_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs(tmp_path / "bin", "17.1")))
     assert binaries.find({}).major == 17
 

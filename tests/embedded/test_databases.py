@@ -11,11 +11,11 @@ import pytest
 from mailgres import embedded
 
 if TYPE_CHECKING:
-    from embedded.harness import Place
+    from embedded.harness import ServerDirectory
 
 
-def test_databases_are_made_when_missing(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_databases_are_made_when_missing(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path) as url:
         for name in ("app", 'Ä "quoted"/50%'):
             for _ in range(2):
                 other = embedded.database(url, name)
@@ -24,14 +24,16 @@ def test_databases_are_made_when_missing(place: Place) -> None:
                 assert row == (name,)
 
 
-def test_databases_may_be_made_by_many_at_once(place: Place) -> None:
-    with embedded.server(place.path) as url, ThreadPoolExecutor(8) as pool:
+def test_databases_may_be_made_by_many_at_once(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path) as url, ThreadPoolExecutor(8) as pool:
         urls = set(pool.map(lambda _: embedded.database(url, "app"), range(8)))
     assert urls == {embedded.database_url(url, "app")}
 
 
-def test_who_may_not_make_databases_is_told(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_a_role_that_may_not_create_databases_gets_a_clear_error(
+    directory: ServerDirectory,
+) -> None:
+    with embedded.server(directory.path) as url:
         with psycopg.connect(url) as connection:
             connection.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
         port = psycopg.conninfo.conninfo_to_dict(url)["port"]

@@ -17,41 +17,43 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from embedded.conftest import StartUser
-    from embedded.harness import Place
+    from embedded.harness import ServerDirectory
 
 
-def test_a_port_that_was_taken_is_given_up(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_a_port_that_was_taken_is_given_up(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path) as url:
         port = int(str(psycopg.conninfo.conninfo_to_dict(url)["port"]))
-    place.wait_until_quiet()
-    with socket.create_server(("127.0.0.1", port)), embedded.server(place.path) as other:
+    directory.wait_until_quiet()
+    with socket.create_server(("127.0.0.1", port)), embedded.server(directory.path) as other:
         assert other != url
         with psycopg.connect(other) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_server_that_does_not_start_says_why(place: Place) -> None:
+def test_a_server_that_does_not_start_says_why(directory: ServerDirectory) -> None:
     with (
         pytest.raises(EmbeddedError, match='"shared_buffers": "much"') as raised,
-        embedded.server(place.path, settings={"shared_buffers": "much"}),
+        embedded.server(directory.path, settings={"shared_buffers": "much"}),
     ):
         pass
     assert "server.log" in str(raised.value.hint)
-    place.wait_until_quiet()
-    with embedded.server(place.path) as url, psycopg.connect(url) as connection:
+    directory.wait_until_quiet()
+    with embedded.server(directory.path) as url, psycopg.connect(url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_supervisor_that_dies_early_is_noticed(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    directory: ServerDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(EmbeddedError, match="ended early"), embedded.server(place.path):
+    with pytest.raises(EmbeddedError, match="ended early"), embedded.server(directory.path):
         pass
 
 
-def test_an_initdb_that_fails_says_why(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = place.path / "programs"
+def test_a_failed_initdb_is_reported_with_its_message(
+    directory: ServerDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = directory.path / "programs"
     programs.mkdir()
     postgres = binaries.find(os.environ).directory / "postgres"
     (programs / "postgres").symlink_to(postgres)
@@ -61,25 +63,25 @@ def test_an_initdb_that_fails_says_why(place: Place, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(binaries.CHOICE, str(programs))
     with (
         pytest.raises(EmbeddedError, match="No space left on device"),
-        embedded.server(place.path),
+        embedded.server(directory.path),
     ):
         pass
-    assert not place.data.exists()
-    assert not (place.home / "initdb.password").exists()
+    assert not directory.data.exists()
+    assert not (directory.home / "initdb.password").exists()
 
 
-def test_a_lost_password_is_told(place: Place) -> None:
-    with embedded.server(place.path):
+def test_a_lost_password_is_a_clear_error(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path):
         pass
-    place.wait_until_quiet()
-    (place.home / "password").unlink()
-    with pytest.raises(EmbeddedError, match="nobody can log in"), embedded.server(place.path):
+    directory.wait_until_quiet()
+    (directory.home / "password").unlink()
+    with pytest.raises(EmbeddedError, match="nobody can log in"), embedded.server(directory.path):
         pass
 
 
-def test_a_file_in_the_way_is_told(place: Place) -> None:
-    (place.path / "file").touch()
-    with pytest.raises(EmbeddedError, match="cannot use"), embedded.server(place.path / "file"):
+def test_a_file_in_place_of_the_directory_is_a_clear_error(directory: ServerDirectory) -> None:
+    (directory.path / "file").touch()
+    with pytest.raises(EmbeddedError, match="cannot use"), embedded.server(directory.path / "file"):
         pass
 
 
@@ -92,19 +94,21 @@ def test_promises_cannot_be_set_away(tmp_path: Path, name: str) -> None:
         pass
 
 
-def test_the_log_of_the_run_before_is_kept(place: Place) -> None:
+def test_the_log_of_the_run_before_is_kept(directory: ServerDirectory) -> None:
     for _ in range(3):
-        with embedded.server(place.path):
+        with embedded.server(directory.path):
             pass
-        place.wait_until_quiet()
-    assert place.log().count("database system is ready") == 1
-    assert sorted(path.name for path in place.home.glob("server.log*")) == [
+        directory.wait_until_quiet()
+    assert directory.log().count("database system is ready") == 1
+    assert sorted(path.name for path in directory.home.glob("server.log*")) == [
         "server.log",
         "server.log.1",
     ]
 
 
-def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_the_embedded_server_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "log"
     monkeypatch.setattr(supervisor, "LOG_BYTES", 10)
     with path.open("a") as log:
@@ -118,9 +122,9 @@ def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert path.read_text() == "new\n"
 
 
-def test_no_statement_and_no_value_reaches_the_log(place: Place) -> None:
+def test_no_statement_and_no_value_reaches_the_log(directory: ServerDirectory) -> None:
     with (
-        embedded.server(place.path) as url,
+        embedded.server(directory.path) as url,
         psycopg.connect(url, autocommit=True) as connection,
     ):
         connection.execute("CREATE TABLE recipients (address text PRIMARY KEY)")
@@ -128,12 +132,12 @@ def test_no_statement_and_no_value_reaches_the_log(place: Place) -> None:
         connection.execute(insert)
         with pytest.raises(psycopg.errors.UniqueViolation):
             connection.execute(insert)
-    assert "duplicate key" in place.log()
-    assert "someone@example.com" not in place.log()
+    assert "duplicate key" in directory.log()
+    assert "someone@example.com" not in directory.log()
 
 
 def test_a_user_sees_an_error_and_no_traceback(
-    place: Place, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
+    directory: ServerDirectory, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(binaries.CHOICE, "/nowhere")
-    assert start_user(place.path).answer().startswith("EmbeddedError: ")
+    assert start_user(directory.path).answer().startswith("EmbeddedError: ")

@@ -17,7 +17,7 @@ from mailgres.embedded import cluster
 
 if TYPE_CHECKING:
     from embedded.conftest import StartUser
-    from embedded.harness import Place
+    from embedded.harness import ServerDirectory
 
 
 def write_row(url: str) -> None:
@@ -30,88 +30,92 @@ def read_row(url: str) -> object:
         return connection.execute("SELECT answer FROM committed").fetchone()
 
 
-def test_a_killed_postmaster_is_replaced(place: Place, start_user: StartUser) -> None:
-    first = start_user(place.path)
+def test_a_killed_postmaster_is_replaced(directory: ServerDirectory, start_user: StartUser) -> None:
+    first = start_user(directory.path)
     url = first.answer()
     write_row(url)
-    killed = place.postmaster()
+    killed = directory.postmaster()
     os.kill(killed, signal.SIGKILL)
     # At once, before its supervisor can have noticed.
-    with embedded.server(place.path) as again:
+    with embedded.server(directory.path) as again:
         assert read_row(again) == (42,)
-        assert place.postmaster() != killed
+        assert directory.postmaster() != killed
         assert read_row(url) == (42,), "the URL of an earlier user went stale"
 
 
-def test_a_killed_postmaster_leaves_nothing_running(place: Place, start_user: StartUser) -> None:
-    user = start_user(place.path)
+def test_a_killed_postmaster_leaves_nothing_running(
+    directory: ServerDirectory, start_user: StartUser
+) -> None:
+    user = start_user(directory.path)
     url = user.answer()
     with psycopg.connect(url) as connection:
         pid = connection.info.backend_pid
         connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000000)")
         eventually(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
         # A busy backend does not look whether its postmaster lives.
-        os.kill(place.postmaster(), signal.SIGKILL)
-        place.wait_until_quiet()
+        os.kill(directory.postmaster(), signal.SIGKILL)
+        directory.wait_until_quiet()
         connection.close()
     assert user.process.poll() is None
 
 
 def test_a_killed_postmaster_with_a_busy_backend_is_replaced(
-    place: Place, start_user: StartUser
+    directory: ServerDirectory, start_user: StartUser
 ) -> None:
-    url = start_user(place.path).answer()
+    url = start_user(directory.path).answer()
     write_row(url)
     with psycopg.connect(url) as connection:
         pid = connection.info.backend_pid
         connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000000)")
         eventually(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
-        os.kill(place.postmaster(), signal.SIGKILL)
-        with embedded.server(place.path) as again:
+        os.kill(directory.postmaster(), signal.SIGKILL)
+        with embedded.server(directory.path) as again:
             assert read_row(again) == (42,)
         connection.close()
 
 
-def test_a_killed_supervisor_takes_the_server_with_it(place: Place, start_user: StartUser) -> None:
-    user = start_user(place.path)
+def test_a_killed_supervisor_takes_the_server_with_it(
+    directory: ServerDirectory, start_user: StartUser
+) -> None:
+    user = start_user(directory.path)
     write_row(user.answer())
-    os.kill(place.supervisor(), signal.SIGKILL)
-    place.wait_until_quiet()
+    os.kill(directory.supervisor(), signal.SIGKILL)
+    directory.wait_until_quiet()
     assert user.process.poll() is None
-    with embedded.server(place.path) as url:
+    with embedded.server(directory.path) as url:
         assert read_row(url) == (42,)
 
 
 def test_a_server_without_supervisor_is_ended_before_the_next_start(
-    place: Place, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
+    directory: ServerDirectory, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         cluster,
         "SHUTDOWN_STAGES",
         ((signal.SIGINT, 0.2), (signal.SIGQUIT, 0.2), (signal.SIGKILL, 10.0)),
     )
-    write_row(start_user(place.path).answer())
-    orphan = place.postmaster()
+    write_row(start_user(directory.path).answer())
+    orphan = directory.postmaster()
     # Stopped, it cannot follow the kernel's signal, as where there is no such signal.
     os.kill(orphan, signal.SIGSTOP)
-    os.kill(place.supervisor(), signal.SIGKILL)
-    with embedded.server(place.path) as url:
+    os.kill(directory.supervisor(), signal.SIGKILL)
+    with embedded.server(directory.path) as url:
         assert read_row(url) == (42,)
-        assert orphan not in place.processes()
-        assert len(place.postmasters()) == 1
+        assert orphan not in directory.processes()
+        assert len(directory.postmasters()) == 1
 
 
 def test_nobody_is_sent_to_a_server_that_is_being_replaced(
-    place: Place, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
+    directory: ServerDirectory, start_user: StartUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "SHUTDOWN_STAGES", ((signal.SIGINT, 1.0), (signal.SIGKILL, 10.0)))
-    write_row(start_user(place.path).answer())
+    write_row(start_user(directory.path).answer())
     # It still looks ready, and the kernel takes connections for it.
-    os.kill(place.postmaster(), signal.SIGSTOP)
-    os.kill(place.supervisor(), signal.SIGKILL)
+    os.kill(directory.postmaster(), signal.SIGSTOP)
+    os.kill(directory.supervisor(), signal.SIGKILL)
 
     def use(_: int) -> object:
-        with embedded.server(place.path) as url:
+        with embedded.server(directory.path) as url:
             return read_row(f"{url}?connect_timeout=5")
 
     with ThreadPoolExecutor(3) as pool:
@@ -119,28 +123,28 @@ def test_nobody_is_sent_to_a_server_that_is_being_replaced(
 
 
 def test_a_supervisor_that_is_asked_to_stop_stops_the_server(
-    place: Place, start_user: StartUser
+    directory: ServerDirectory, start_user: StartUser
 ) -> None:
-    user = start_user(place.path)
+    user = start_user(directory.path)
     user.answer()
-    os.kill(place.supervisor(), signal.SIGTERM)
-    place.wait_until_quiet()
-    assert "received fast shutdown request" in place.log()
+    os.kill(directory.supervisor(), signal.SIGTERM)
+    directory.wait_until_quiet()
+    assert "received fast shutdown request" in directory.log()
 
 
-def test_a_recycled_process_id_does_not_hinder_the_start(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_a_recycled_process_id_does_not_hinder_the_start(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path) as url:
         write_row(url)
-        stale = (place.data / "postmaster.pid").read_text()
-    place.wait_until_quiet()
-    owner = place.data.stat()
+        stale = (directory.data / "postmaster.pid").read_text()
+    directory.wait_until_quiet()
+    owner = directory.data.stat()
     # A program of the server's own account has the number now: PostgreSQL would give up.
     account: dict[str, Any] = {} if os.geteuid() else {"user": owner.st_uid, "group": owner.st_gid}
     with subprocess.Popen(["sleep", "600"], cwd="/", **account) as stranger:
-        pid_file = place.data / "postmaster.pid"
+        pid_file = directory.data / "postmaster.pid"
         pid_file.write_text("\n".join([str(stranger.pid), *stale.split("\n")[1:]]))
         os.chown(pid_file, owner.st_uid, owner.st_gid)
-        with embedded.server(place.path) as again:
+        with embedded.server(directory.path) as again:
             assert read_row(again) == (42,)
-        assert stranger.poll() is None, "a process of somebody else was ended"
+        assert stranger.poll() is None, "a foreign process was ended"
         stranger.kill()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from embedded.conftest import StartUser
-    from embedded.harness import Place
+    from embedded.harness import ServerDirectory
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -43,8 +43,10 @@ def doors(paths: list[Path]) -> dict[Path, tuple[int, int, int]]:
 # --- Who gets in ---
 
 
-def test_it_listens_on_the_loopback_address_only(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_the_embedded_server_listens_on_the_loopback_address_only(
+    directory: ServerDirectory,
+) -> None:
+    with embedded.server(directory.path) as url:
         port = psycopg.conninfo.conninfo_to_dict(url)["port"]
         listening = [
             fields[1]
@@ -56,34 +58,39 @@ def test_it_listens_on_the_loopback_address_only(place: Place) -> None:
         assert f".s.PGSQL.{port}" not in Path("/proc/net/unix").read_text()
 
 
-def test_it_asks_for_the_password(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_server_asks_for_a_password(
+    directory: ServerDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGPASSFILE", os.devnull)
-    with embedded.server(place.path) as url:
+    with embedded.server(directory.path) as url:
         with pytest.raises(psycopg.OperationalError, match="no password supplied"):
             psycopg.connect(re.sub(r":[^:@]+@", "@", url))
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(re.sub(r":[^:@]+@", ":wrong@", url))
-        rules = (place.data / "pg_hba.conf").read_text().splitlines()
+        rules = (directory.data / "pg_hba.conf").read_text().splitlines()
     methods = {line.split()[-1] for line in rules if line and not line.startswith("#")}
     assert methods == {"scram-sha-256"}
 
 
-def test_the_password_is_for_its_owner_only(place: Place) -> None:
-    with embedded.server(place.path) as url:
+def test_only_the_owner_can_read_the_password(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path) as url:
         password = str(psycopg.conninfo.conninfo_to_dict(url)["password"])
-        file = place.home / "password"
+        file = directory.home / "password"
         assert file.read_text() == password
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert file.stat().st_uid == os.geteuid()
-        assert not (place.home / "initdb.password").exists()
-        for pid in place.processes():
+        assert not (directory.home / "initdb.password").exists()
+        for pid in directory.processes():
             assert password not in read_process(pid, "cmdline")
             assert password not in read_process(pid, "environ")
-        assert password not in place.log()
+        assert password not in directory.log()
 
 
-def test_every_server_has_a_password_of_its_own(place: Place) -> None:
-    with embedded.server(place.path / "a") as one, embedded.server(place.path / "b") as other:
+def test_every_server_has_a_password_of_its_own(directory: ServerDirectory) -> None:
+    with (
+        embedded.server(directory.path / "a") as one,
+        embedded.server(directory.path / "b") as other,
+    ):
         assert (
             len({psycopg.conninfo.conninfo_to_dict(url)["password"] for url in (one, other)}) == 2
         )
@@ -92,19 +99,27 @@ def test_every_server_has_a_password_of_its_own(place: Place) -> None:
 # --- What it touches ---
 
 
-def test_nothing_outside_its_directory_changes_mode_or_owner(place: Place) -> None:
-    neighbour = place.path / "neighbour"
+def test_nothing_outside_its_directory_changes_mode_or_owner(directory: ServerDirectory) -> None:
+    neighbour = directory.path / "neighbour"
     neighbour.mkdir(mode=0o750)
     programs = binaries.find(os.environ).directory
-    watched = [neighbour, place.path, *place.path.parents, programs / "postgres", *programs.parents]
+    watched = [
+        neighbour,
+        directory.path,
+        *directory.path.parents,
+        programs / "postgres",
+        *programs.parents,
+    ]
     before = doors(watched)
-    with embedded.server(place.path / "own") as url:
+    with embedded.server(directory.path / "own") as url:
         assert answers(url)
     assert doors(watched) == before
 
 
 @as_root
-def test_root_does_not_open_a_closed_directory(place: Place, closed_directory: Path) -> None:
+def test_root_does_not_open_a_closed_directory(
+    directory: ServerDirectory, closed_directory: Path
+) -> None:
     before = doors([closed_directory])
     with (
         pytest.raises(EmbeddedError, match="cannot enter") as raised,
@@ -113,16 +128,16 @@ def test_root_does_not_open_a_closed_directory(place: Place, closed_directory: P
         pass
     assert raised.value.hint
     assert doors([closed_directory]) == before
-    assert place.is_quiet()
+    assert directory.is_quiet()
 
 
 # --- As whom it runs ---
 
 
 @as_root
-def test_roots_server_runs_unprivileged(place: Place) -> None:
-    with embedded.server(place.path):
-        status = read_process(place.postmaster(), "status")
+def test_the_embedded_server_of_root_runs_unprivileged(directory: ServerDirectory) -> None:
+    with embedded.server(directory.path):
+        status = read_process(directory.postmaster(), "status")
     for name in ("Uid", "Gid", "Groups"):
         (numbers,) = re.findall(rf"^{name}:(.*)$", status, re.MULTILINE)
         assert "0" not in numbers.split(), name
@@ -130,32 +145,32 @@ def test_roots_server_runs_unprivileged(place: Place) -> None:
 
 @as_root
 def test_a_closed_working_directory_does_not_matter(
-    place: Place, start_user: StartUser, closed_directory: Path
+    directory: ServerDirectory, start_user: StartUser, closed_directory: Path
 ) -> None:
-    assert answers(start_user(place.path, cwd=closed_directory).answer())
+    assert answers(start_user(directory.path, cwd=closed_directory).answer())
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
 def test_no_file_of_the_embedded_server_is_open_to_others_whatever_the_umask(
-    place: Place, start_user: StartUser, umask: int
+    directory: ServerDirectory, start_user: StartUser, umask: int
 ) -> None:
-    user = start_user(place.path, umask=umask)
+    user = start_user(directory.path, umask=umask)
     assert answers(user.answer())
-    files = {path.name: path.stat() for path in place.home.iterdir() if path.is_file()}
+    files = {path.name: path.stat() for path in directory.home.iterdir() if path.is_file()}
     modes = {name: stat.S_IMODE(found.st_mode) for name, found in files.items()}
     assert (modes["password"], modes["port"]) == (0o600, 0o600)
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o177} == {}
 
 
 @as_root
-def test_a_strict_umask_does_not_matter(place: Place, start_user: StartUser) -> None:
-    assert answers(start_user(place.path / "new", umask=0o077).answer())
+def test_a_strict_umask_does_not_matter(directory: ServerDirectory, start_user: StartUser) -> None:
+    assert answers(start_user(directory.path / "new", umask=0o077).answer())
 
 
 @as_root
 @pytest.mark.parametrize("kind", ["wheel"], indirect=True)
 def test_programs_in_a_closed_directory_are_copied_once(
-    place: Place, closed_directory: Path, monkeypatch: pytest.MonkeyPatch
+    directory: ServerDirectory, closed_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefix = binaries.find(os.environ).directory.parent
     package = closed_directory / prefix.parent.name
@@ -166,22 +181,22 @@ def test_programs_in_a_closed_directory_are_copied_once(
     before = doors([closed_directory, package])
 
     def copied_program() -> int:
-        (program,) = place.home.glob("binaries/*/*/*/bin/postgres")
+        (program,) = directory.home.glob("binaries/*/*/*/bin/postgres")
         return program.stat().st_ctime_ns
 
-    with embedded.server(place.path) as url:
+    with embedded.server(directory.path) as url:
         assert answers(url)
         first = copied_program()
-    place.wait_until_quiet()
-    with embedded.server(place.path) as url:
+    directory.wait_until_quiet()
+    with embedded.server(directory.path) as url:
         assert answers(url)
         assert copied_program() == first
     assert doors([closed_directory, package]) == before
 
 
 @pytest.fixture
-def ordinary_user(place: Place) -> Iterator[dict[str, Any]]:  # noqa: ARG001
-    """Options for a process of an ordinary user who has a home and can read our source."""
+def ordinary_user(directory: ServerDirectory) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Return options for a process of an ordinary user with a home that can read our source."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user; this run is an ordinary user's anyway")
     home = open_directory()
@@ -217,18 +232,18 @@ def find_python(uid: int, paths: str) -> str:
 
 
 def test_an_ordinary_user_has_a_server_too(
-    place: Place, start_user: StartUser, ordinary_user: dict[str, Any]
+    directory: ServerDirectory, start_user: StartUser, ordinary_user: dict[str, Any]
 ) -> None:
-    os.chown(place.path, ordinary_user["user"], ordinary_user["group"])
-    user = start_user(place.path, **ordinary_user)
+    os.chown(directory.path, ordinary_user["user"], ordinary_user["group"])
+    user = start_user(directory.path, **ordinary_user)
     url = user.answer()
     assert answers(url)
-    assert Path(f"/proc/{place.postmaster()}").stat().st_uid == ordinary_user["user"]
-    assert stat.S_IMODE(place.home.stat().st_mode) == 0o700
+    assert Path(f"/proc/{directory.postmaster()}").stat().st_uid == ordinary_user["user"]
+    assert stat.S_IMODE(directory.home.stat().st_mode) == 0o700
     # Root may use it as well, and leaves it to its owner.
-    with embedded.server(place.path) as shared:
+    with embedded.server(directory.path) as shared:
         assert shared == url
     user.kill()
-    place.wait_until_quiet()
-    again = start_user(place.path, **ordinary_user)
+    directory.wait_until_quiet()
+    again = start_user(directory.path, **ordinary_user)
     assert answers(again.answer())

@@ -69,7 +69,7 @@ def month(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed"])
 def known(month: str, request: pytest.FixtureRequest) -> str:
-    """The queue, of which the planner knows nothing, or what ANALYZE tells it."""
+    """Yield the queue, never analysed or analysed."""
     if request.param == "analysed":
         with psycopg.connect(month, autocommit=True) as connection:
             connection.execute("ANALYZE")
@@ -77,7 +77,7 @@ def known(month: str, request: pytest.FixtureRequest) -> str:
 
 
 def most_read(connection: psycopg.Connection, call: str, given: dict[str, Any]) -> int:
-    """How many rows of the queue a step reads, at the most."""
+    """Return how many rows of the queue a step reads, at the most."""
     with watched(connection) as nodes:
         connection.execute(call, (Jsonb(given),))
     mine = [node for node in nodes if node.table == "email_queue"]
@@ -95,7 +95,7 @@ def test_a_window_reads_no_more_than_it_spans(known: str, connect: Connect, call
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_not_settled_has_indexes(known: str, connect: Connect, call: str) -> None:
+def test_unsettled_emails_are_found_by_an_index(known: str, connect: Connect, call: str) -> None:
     connection = connect(known)
     for status in STATES:
         given = {"status": status, "recipient": ["nobody@example.com"]}

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SENT_STATE = "'sent', false, NULL, NULL, NULL, '2026-01-01', NULL, NULL, NULL, NULL, NULL, NULL"
+"""The columns that `is_state` reads, of a sent email."""
+
 SETTINGS: dict[str, dict[str, str]] = {
     "DateStyle SQL DMY in Jakarta": {
         "DateStyle": "SQL, DMY",
@@ -238,7 +241,12 @@ STORY: tuple[Call, ...] = (
     _operator("public.mark_email_failed(%(rpc2)s, 'timed out')"),
     _operator("public.mark_email_failed(%(rpc3)s, 'timed out')"),
     _operator("public.calculate_next_retry_time(2)"),
-    _operator("public.record_email_event('bounced', %(rpc)s, NULL, 'mailbox full', false)"),
+    _operator("public.record_email_event(NULL, 'bounced', p_queue_id => %(rpc)s)"),
+    Call(
+        "operator",
+        "SELECT public.record_email_events(jsonb_build_array("
+        "jsonb_build_object('event', 'delivered', 'queue_id', %(rpc)s::uuid)))",
+    ),
     # operators
     _enqueue("one"),
     _enqueue("two"),
@@ -256,6 +264,7 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.count_emails('{}')"),
     _operator("id FROM mailgres.find_dead_letters() ORDER BY dead_at"),
     _operator('mailgres.push_template(\'t\', \'{"en": {"subject": "S {{ a }}", "text": "T"}}\')'),
+    _operator("mailgres.activate_version('t', 1, '{a}')"),
     _operator("mailgres.retire_template('t')"),
     _operator("mailgres.set_alert_rule('backlog', 0.5, '1 minute', 'critical', true)"),
     _operator("mailgres.limit_provider('smtp', 12.25, 500, NULL)"),
@@ -274,17 +283,38 @@ STORY: tuple[Call, ...] = (
         'mailgres.set_policy(\'mine\', \'{"max_retries": 2, "steps": ["00:01:30", "1 day"]}\')'
     ),
     _operator('mailgres.suppress(\'[{"recipient_email": "s@example.com", "reason": "manual"}]\')'),
+    _operator("mailgres.find_suppressions('{}')"),
+    _operator("mailgres.explain_address('s@example.com')"),
     _operator("mailgres.unsuppress('{s@example.com}')"),
+    _operator('mailgres.release_suppressions(\'{"reason": "manual"}\')'),
     _operator("mailgres.allow_sender('acme', 'example.com')"),
     _operator("mailgres.disallow_sender('acme', 'example.com')"),
     _operator("mailgres.bind_producer('mailgres_producer', 'acme')"),
     _operator("mailgres.unbind_producer('mailgres_producer')"),
     _operator("grantee, kind, privileges FROM mailgres.unintended_grants()"),
+    _operator("count(*) FROM mailgres.compare_objects('{}')"),
     _operator("mailgres.is_address('a@example.com'), mailgres.is_sender('A <a@example.com>')"),
     _operator("mailgres.are_addresses('{a@example.com}'), mailgres.are_headers('{}')"),
-    _operator("mailgres.are_tags('{}'), mailgres.is_unambiguous('a')"),
+    _operator("mailgres.are_tags('{}'), mailgres.is_unambiguous('a'), mailgres.is_subject('a')"),
+    _operator(f"mailgres.is_state({SENT_STATE})"),
     _operator("mailgres.invisible_characters()"),
     _operator("mailgres.reset_webhook()"),
+    _operator("mailgres.set_capture_fault('timeout', 'nobody@example.com') > 0"),
+    _operator("status, captured FROM mailgres.inbox('example') ORDER BY 1, 2"),
+    _operator("length(mailgres.inbox_state())"),
+    _operator("mailgres.inbox_email(%(plain)s) -> 'email' ->> 'status'"),
+    _operator("filename FROM mailgres.inbox_file(%(plain)s, 1)"),
+    _operator("mailgres.delete_from_inbox(ARRAY[%(one)s]::uuid[])"),
+    _operator("mailgres.remove_capture_fault(0)"),
+    _operator("mailgres.report_captured()"),
+    _operator("mailgres.delete_captured()"),
+    _operator("quarantined, because, anywhere, open_emails FROM mailgres.quarantine_state()"),
+    _operator("mailgres.recovery_until('2020-01-01T00:00:00Z') IS NOT NULL"),
+    _operator("action FROM mailgres.list_recovery('2020-01-01T00:00:00Z')"),
+    _operator("result FROM mailgres.recover_known('[]')"),
+    _operator("mailgres.recover('2020-01-01T00:00:00Z')"),
+    _operator("mailgres.quarantine('staging')"),
+    _operator("mailgres.release_quarantine(true)"),
     _operator("mailgres.masked_recipient(%(plain)s)"),
     _operator("mailgres.uuid_v7() IS NOT NULL"),
     # the janitors, when much is due
@@ -294,16 +324,16 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.fold_rollups()"),
     _operator("mailgres.measure_depth('0')"),
     _operator("mailgres.heartbeat('w', '1', '{}')"),
-    _operator("(mailgres.log_dead_letters()).handled"),
-    _operator("(mailgres.notify_dead_letters(10, 'ops@example.com')).handled"),
-    _operator("(mailgres.check_alerts('ops@example.com')).handled"),
-    _operator("(mailgres.deliver_notifications('hash')).handled"),
+    _operator("mailgres.log_dead_letters()"),
+    _operator("(mailgres.notify(10, 'ops@example.com', 'hash')).handled"),
     _operator("mailgres.record_webhook_result('hash', true)"),
     _operator("mailgres.record_janitor_run('fold_rollups', 'w', 'no', '5 seconds')"),
     _operator("mailgres.failing_janitors()"),
     _operator("mailgres.archive_dead_letters()"),
     _operator("mailgres.delete_expired_emails()", forward="400 days"),
     _operator("mailgres.delete_expired_rollups()"),
+    _operator("mailgres.match_email_events()"),
+    Call("operator", "SELECT event, emails FROM mailgres.reported_emails()"),
     _operator("mailgres.purge_archive()"),
     _operator("mailgres.delete_stale_workers()"),
     _operator("mailgres.purge_dead_letters('{}', '{}')"),

@@ -1,4 +1,4 @@
-"""A database in which the story of `sessions.py` is told, and what comes of it."""
+"""A database in which the story of `sessions.py` runs, and its results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _read_latin(text: str | bytes) -> Any:
 
 
 class StoryRun:
-    """One database in which the story is told, by a session with settings of its own."""
+    """One database in which the story runs, in a session with settings of its own."""
 
     def __init__(self, url: str, settings: dict[str, str], now: datetime) -> None:
         self._url, self._now = url, now

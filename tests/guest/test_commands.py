@@ -100,14 +100,14 @@ CHANGING = re.compile(
 
 
 def said(program: Program, command: tuple[str, ...]) -> str:
-    """What a command prints, without what differs from one run to the next."""
+    """Return what a command prints, without what differs from one run to the next."""
     done = program.run(*command)
     assert "Traceback" not in done.stderr, done.stderr
     text = CHANGING.sub("~", done.stdout)
     return f"{done.returncode}\n{re.sub(r'-?[0-9]+[.][0-9]+(?:e-?[0-9]+)?', '~', text)}"
 
 
-def test_every_command_says_the_same(twins: tuple[str, str]) -> None:
+def test_every_command_prints_the_same_with_any_setting(twins: tuple[str, str]) -> None:
     # Otherwise the name of each run is that of its process.
     plain, odd = (Program(url, {"MAILGRES_WORKER_NAME": "twin"}) for url in twins)
     for command in COMMANDS:

@@ -1,4 +1,4 @@
-"""A dump of a database with mailgres in it restores, whatever its format and whoever reads it."""
+"""A dump of a database with mailgres restores, in every format and for every role."""
 
 from __future__ import annotations
 
@@ -173,10 +173,10 @@ def test_a_newer_pg_dump_restores_into_the_older_server(
     check(empty_database_url)
 
 
-def test_an_owner_who_is_no_superuser_restores_his_dump(
+def test_an_owner_without_superuser_rights_can_restore_a_dump(
     cluster: Cluster, migrations: Path, tmp_path: Path
 ) -> None:
-    """Into a database of his own; the roles of mailgres are there, as on any server that has it."""
+    """Into a database of its own; the roles of mailgres exist already on the server."""
     for role in archives.ROLES:
         cluster.admin.execute(f"CREATE ROLE {role} NOLOGIN")
     try:
@@ -198,7 +198,7 @@ def test_an_owner_who_is_no_superuser_restores_his_dump(
         cluster.drop_roles(*archives.ROLES)
 
 
-def test_without_privileges_migrate_grants_them_again(
+def test_after_a_dump_without_privileges_migrate_grants_them_again(
     server: Server, populated: str, empty_database_url: str, migrations: Path
 ) -> None:
     """As hosts and tools dump that leave out roles."""

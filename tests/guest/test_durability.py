@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from embedded.harness import Place, open_directory
+from embedded.harness import ServerDirectory, open_directory
 from mailgres import embedded, migrate
 from support.postgres import GIVEN_URL
 from support.queue import WITH_KEYS, WITHOUT_KEYS, Queue, report
@@ -83,44 +83,46 @@ def test_a_claim_of_nothing_and_enqueuing_leave_the_setting_to_the_application(
 
 
 LAZY = {"synchronous_commit": "off", "wal_writer_delay": "10s", "autovacuum": "off"}
-"""What is committed stays in memory for seconds, unless somebody insists."""
+"""Commits stay in memory for seconds, unless a transaction asks for more."""
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def directory() -> Iterator[ServerDirectory]:
     if GIVEN_URL:
         pytest.skip("only a server of our own is crashed")
     directory = open_directory()
-    found = Place(directory)
+    found = ServerDirectory(directory)
     yield found
     found.wait_until_quiet()
     shutil.rmtree(directory)
 
 
 @contextmanager
-def crashing(place: Place) -> Iterator[Queue]:
+def crashing(directory: ServerDirectory) -> Iterator[Queue]:
     """A queue whose server is killed at the end, with all that it had in memory."""
-    with embedded.server(place.path, settings=LAZY) as url:
+    with embedded.server(directory.path, settings=LAZY) as url:
         with psycopg.connect(url, autocommit=True) as connection:
             yield Queue(connection)
-            os.kill(place.postmaster(), signal.SIGKILL)
-        place.wait_until_quiet()
+            os.kill(directory.postmaster(), signal.SIGKILL)
+        directory.wait_until_quiet()
 
 
-def test_a_crash_loses_no_claim_no_start_and_no_outcome(place: Place, migrations: Path) -> None:
+def test_a_crash_loses_no_claim_no_start_and_no_outcome(
+    directory: ServerDirectory, migrations: Path
+) -> None:
     """The server loses what it had not written; nothing is sent twice."""
-    with embedded.server(place.path, settings=LAZY) as url:
+    with embedded.server(directory.path, settings=LAZY) as url:
         migrate.upgrade(url, directory=migrations)
-    with crashing(place) as queue:
+    with crashing(directory) as queue:
         queue.use_provider(WITHOUT_KEYS)
         queue_id = queue.enqueue()
         queue.run("CHECKPOINT")
         claimed = queue.claim_one()
-    with crashing(place) as queue:
+    with crashing(directory) as queue:
         assert queue.email(queue_id).lease_token == claimed.lease_token
         queue.start_attempts([claimed])
-    with crashing(place) as queue:
+    with crashing(directory) as queue:
         assert queue.email(queue_id).attempt_started_at is not None
         queue.finish(report(claimed, "sent"))
-    with crashing(place) as queue:
+    with crashing(directory) as queue:
         assert queue.email(queue_id).status == "sent"

@@ -19,13 +19,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_guest_page_its_sql_runs(conn: psycopg.Connection) -> None:
+def test_the_sql_of_the_page_on_guests_runs(conn: psycopg.Connection) -> None:
     assert blocks("sql")
     for block in blocks("sql"):
         conn.execute(block.encode())
 
 
-def test_guest_page_its_commands_run(
+def test_the_commands_of_the_page_on_guests_run(
     database_url: str, empty_database_url: str, tmp_path: Path
 ) -> None:
     """In a row, as one who restores types them."""

@@ -1,4 +1,4 @@
-"""Somebody publishes all tables of the database: nothing of ours stops."""
+"""Publishing all tables of the database stops nothing."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def now() -> datetime:
 
 @pytest.fixture(scope="module")
 def expected(server: Server, template: str, now: datetime) -> Iterator[Reported]:
-    """What the story tells with the settings that a server is born with."""
+    """Yield what the story tells with the settings that a server is born with."""
     with server.database(template) as url:
         yield StoryRun(url, {}, now).run()
 
@@ -47,7 +47,7 @@ def test_every_function_that_a_role_may_call_is_in_the_story(database_url: str) 
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_no_setting_changes_what_is_done(
+def test_no_session_setting_changes_a_result(
     name: str, database_url: str, now: datetime, expected: Reported
 ) -> None:
     reported = StoryRun(database_url, SETTINGS[name], now).run()

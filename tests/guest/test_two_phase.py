@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from lifecycle.test_wake import Ears
+from lifecycle.test_wake import Listener
 from support.postgres import Connect
 from support.queue import Queue
 
@@ -31,7 +31,7 @@ def by_api(conn: psycopg.Connection) -> None:
 
 
 def by_statements(conn: psycopg.Connection) -> None:
-    """As somebody types it."""
+    """As it is typed in psql."""
     conn.execute("BEGIN")
     conn.execute(ENQUEUE)
     conn.execute(f"PREPARE TRANSACTION '{NAME}'")
@@ -81,7 +81,7 @@ def test_a_transaction_that_enqueues_is_prepared_while_a_worker_sleeps(
     assert committed.claim()[0].recipient_email == "ana@example.com", "the poll finds it"
 
 
-def test_what_changes_an_email_is_prepared_too(committed: Queue, connect: Connect) -> None:
+def test_changes_of_emails_can_be_prepared(committed: Queue, connect: Connect) -> None:
     queue_id = committed.enqueue()
     committed.run(ASLEEP)
     conn = connect(autocommit=False)
@@ -96,13 +96,13 @@ def test_what_changes_an_email_is_prepared_too(committed: Queue, connect: Connec
 def test_every_other_transaction_still_wakes_the_worker(committed: Queue, connect: Connect) -> None:
     """Also one whose text speaks of preparing."""
     committed.run(ASLEEP)
-    ears = Ears(connect(), connect())
+    listener = Listener(connect(), connect())
     sender = connect()
     with sender.transaction():
         sender.execute(ENQUEUE)
-    assert ears.heard() == 1
+    assert listener.heard() == 1
     sender.execute(f"{ENQUEUE} -- prepare the transaction's email".encode())
-    assert ears.heard() == 1
+    assert listener.heard() == 1
     sender.execute("PREPARE enqueue AS " + ENQUEUE)
     sender.execute("EXECUTE enqueue")
-    assert ears.heard() == 1
+    assert listener.heard() == 1

@@ -1,4 +1,4 @@
-"""What the tests of the janitors share: emails in the state that a duty is about."""
+"""What the tests of the janitors share: emails in the states that janitors handle."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class JanitorHarness(Queue):
         return run(janitor, self.pool.connection, ME)
 
     def locks(self) -> int:
-        """How many advisory locks are held in this database."""
+        """Return how many advisory locks are held in this database."""
         count: int = self.value(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"

@@ -1,15 +1,16 @@
-"""Where people are told: a webhook of the test's own, and the janitors that tell."""
+"""The notifier with a webhook of the test's own, and what people get from it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from doubles.http_server import Reply
-from janitor.harness import ME, SECOND, JanitorHarness, put
-from mailgres.janitor import JANITORS, AlertTargets, run
+from janitor.harness import ME, JanitorHarness, put
+from mailgres.janitor import JANITORS, AlertTargets, notify, run
 from mailgres.model import ClaimedEmail
 from mailgres.sender import Renderer
 from mailgres.worker.store import Store
@@ -17,65 +18,77 @@ from mailgres.worker.store import Store
 MINUTE = timedelta(minutes=1)
 ADMIN = "admin@example.com"
 SECRET = "s3cr3t"
+WITHOUT_WEBHOOK = f"SELECT mailgres.notify(NULL, '{ADMIN}')"
+"""The notifier in SQL: what it finds waits for a process that has the webhook."""
+DIE = """
+    UPDATE email_queue SET status = 'failed', error_message = 'no such mailbox', error_code = %s
+    WHERE id = ANY (%s)
+"""
 
 
 @dataclass
 class Hook:
-    """A webhook, its answers, and what it was told."""
+    """A webhook, its answers, and the notifications that it got."""
 
     status: int = 200
     reset: bool = False
     headers: dict[str, str] = field(default_factory=dict)
-    news: list[dict[str, Any]] = field(default_factory=list)
+    got: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
     def __call__(self, method: str, path: str, _headers: dict[str, str], body: bytes) -> Reply:
         assert (method, path) == ("POST", f"/{SECRET}")
-        self.news.append(json.loads(body))
+        self.got.append(json.loads(body))
         return Reply(self.status, b"ok", headers=self.headers, reset=self.reset)
 
 
 class Notifier:
-    """The janitors that tell people, and what comes of them."""
+    """The janitor `notify` with the settings of a worker."""
 
     def __init__(self, harness: JanitorHarness, hook: Hook) -> None:
         self.harness = harness
         self.alerts = AlertTargets(ADMIN, hook.url)
 
-    def run(self, name: str, *, chunk: int | None = None) -> int:
-        """Run a janitor with the settings of a worker; how much it handled."""
-        janitor = replace(JANITORS[name], chunk=chunk or JANITORS[name].chunk)
+    def run(self, *, after: timedelta = timedelta(0)) -> list[dict[str, Any]]:
+        """Run the notifier in a worker that lives, some time later; return what it logged."""
+        self.harness.clock.forward(after)
+        found: list[Any] = []
+
+        def report(action: str, rows: Sequence[Any], *rest: Any) -> None:
+            found.extend(rows)
+            notify.report(action, rows, *rest)
+
         worker = replace(ME, alerts=self.alerts)
-        return run(janitor, self.harness.pool.connection, worker).handled
+        run(JANITORS["heartbeat"], self.harness.pool.connection, worker)
+        run(replace(JANITORS["notify"], after=report), self.harness.pool.connection, worker)
+        return [one for to_log, _ in found for one in to_log]
 
-    def call(self) -> int:
-        """Call the webhook with what is new."""
-        return self.run("deliver_notifications")
+    def alerts_notified(self, *, after: timedelta = timedelta(0)) -> int:
+        """Run the notifier; return of how many alerts it notified the operators."""
+        return sum(
+            len(one["firing"]) + len(one["resolved"]) + one["more"]
+            for one in self.run(after=after)
+            if (one["event"], one.get("audience")) == ("Alerts", "operators")
+        )
 
-    def die(self, count: int = 1, **changes: str) -> None:
-        """Let emails die, and so much time pass that this is seen."""
-        found = put(self.harness, "failed", count)
-        for column, value in changes.items():
+    def dead_letters_notified(self, *, after: timedelta = timedelta(0)) -> int:
+        """Run the notifier; return of how many dead letters it notified the operators."""
+        return sum(
+            one["new"]
+            for one in self.run(after=after)
+            if (one["event"], one.get("audience")) == ("DeadLetters", "operators")
+        )
+
+    def die(self, count: int = 1, *, code: str | None = None, **fields: str) -> None:
+        """Let emails with these fields die."""
+        made = put(self.harness, "pending", count)
+        for column, value in fields.items():
             update = f"UPDATE email_queue SET {column} = %s WHERE id = ANY(%s)"
-            self.harness.run(update, value, found)
-        self.harness.clock.forward(20 * SECOND)
-
-    def tell(self, *, after: timedelta = timedelta(0), chunk: int | None = None) -> int:
-        """Tell of dead letters, also by the webhook; how many were new."""
-        self.harness.clock.forward(after)
-        handled = self.run("notify_dead_letters", chunk=chunk)
-        self.call()
-        return handled
-
-    def check(self, *, after: timedelta = timedelta(0)) -> int:
-        """Tell of alerts as a worker that lives, also by the webhook; of how many."""
-        self.harness.clock.forward(after)
-        self.run("heartbeat")
-        handled = self.run("check_alerts")
-        self.call()
-        return handled
+            self.harness.run(update, value, made)
+        self.harness.run(DIE, code, made)
 
     def mails(self, to: str = ADMIN) -> list[Any]:
+        """Return the notification emails to an address."""
         return self.harness.rows(
             "SELECT * FROM email_queue WHERE recipient_email = %s"
             " AND template_type = 'mailgres_alert' ORDER BY id",
@@ -83,7 +96,7 @@ class Notifier:
         )
 
     def firing(self) -> list[tuple[str, str]]:
-        """Rules and subjects of the alerts that fire now."""
+        """Return rules and subjects of the alerts that fire now."""
         found = self.harness.rows("SELECT rule, subject FROM email_alerts")
         return [(row.rule, row.subject) for row in found]
 
@@ -91,7 +104,7 @@ class Notifier:
 def rendered(
     harness: JanitorHarness, queue_id: object, locale: str | None = None
 ) -> tuple[str, str]:
-    """Subject and text of an alert, as the worker renders it."""
+    """Return subject and text of a notification, as the worker renders it."""
     harness.use_provider("resend")
     (email,) = [one for one in harness.claim() if one.id == queue_id]
     store = Store(harness.url, worker="test")

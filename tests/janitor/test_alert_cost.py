@@ -58,7 +58,9 @@ def fire(queue: Queue) -> set[str]:
     return {row.rule for row in queue.rows("SELECT rule FROM email_alerts")}
 
 
-def test_what_was_counted_lately_is_believed(queue: Queue, clock: Clock) -> None:
+def test_alerts_use_the_depth_snapshot_while_it_is_recent_and_complete(
+    queue: Queue, clock: Clock
+) -> None:
     """But not for long, nor if there was more than was counted: then the queue is looked at."""
     queue.enqueue()
     clock.forward(20 * MINUTE)

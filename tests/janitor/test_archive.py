@@ -24,7 +24,7 @@ def die(queue: Queue) -> None:
     queue.attempt("permanent", code="550", message="no such mailbox", detail="ana@example.com?")
 
 
-def test_archive_the_whole_email(queue: Queue, clock: Clock) -> None:
+def test_the_archive_has_the_whole_row_and_log(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(
         payload={"name": "Ana"}, tenant_id="shop", headers={"X-A": "1"}, attachments=Jsonb(FILES)
     )
@@ -75,7 +75,7 @@ def test_the_row_can_be_had_back(queue: Queue, clock: Clock) -> None:
     assert after == before
 
 
-def test_an_email_without_a_log(queue: Queue, clock: Clock) -> None:
+def test_an_email_without_a_log_can_be_archived(queue: Queue, clock: Clock) -> None:
     put(queue, "failed")
     queue.run("DELETE FROM email_logs")
     clock.forward(8 * DAY)
@@ -83,7 +83,7 @@ def test_an_email_without_a_log(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT log FROM mailgres.dead_letters") == []
 
 
-def test_only_what_is_dead_for_long(queue: Queue, clock: Clock) -> None:
+def test_only_old_dead_letters_are_archived(queue: Queue, clock: Clock) -> None:
     old = put(queue, "failed", 2)
     others = [*put(queue, "sent"), *put(queue, "cancelled"), *put(queue, "pending")]
     clock.forward(6 * DAY)
@@ -106,7 +106,7 @@ def test_in_bounded_steps_longest_dead_first(queue: Queue, clock: Clock) -> None
     assert archived(queue) == {*old, *young}
 
 
-def test_archive_times_are_settings(queue: Queue, clock: Clock) -> None:
+def test_the_times_of_the_archive_are_settings(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET dead_letter_ttl = '1 day', archive_ttl = '2 days'")
     put(queue, "failed")
     clock.forward(DAY)
@@ -117,7 +117,7 @@ def test_archive_times_are_settings(queue: Queue, clock: Clock) -> None:
     assert queue.value(PURGE, 10) == 1
 
 
-def test_put_back_and_dead_again(queue: Queue, clock: Clock) -> None:
+def test_an_archived_email_that_dies_again_keeps_both_logs(queue: Queue, clock: Clock) -> None:
     """The new entry has both parts of its log."""
     put(queue, "failed")
     clock.forward(8 * DAY)
@@ -139,7 +139,7 @@ def test_put_back_and_dead_again(queue: Queue, clock: Clock) -> None:
     assert entry.expires_at == clock.now + 90 * DAY
 
 
-def test_what_is_counted_stays_counted(queue: Queue, clock: Clock) -> None:
+def test_archived_emails_stay_in_the_counts(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     die(queue)
     queue.run("SELECT mailgres.fold_rollups()")
@@ -149,23 +149,28 @@ def test_what_is_counted_stays_counted(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT sum(emails) FROM mailgres.rollup_by_tenant") == 1
 
 
-def test_what_somebody_is_at_waits(committed: Queue, connect: Connect) -> None:
-    """Whoever holds an email writes its log first; then it goes, with that entry."""
+def test_a_locked_email_is_archived_later_with_its_last_log_row(
+    committed: Queue, connect: Connect
+) -> None:
+    """The session with the lock writes its log row first; then the email is archived with it."""
     clock = Clock(committed.conn)
     held, free = put(committed, "failed", 2)
     clock.forward(8 * DAY)
     other = Queue(connect(autocommit=False))
-    other.run("SELECT record_email_event('bounced', %s)", held)
+    other.run("SELECT record_email_event(NULL, 'bounced', p_queue_id => %s)", held)
     assert committed.value(ARCHIVE, 10) == 1
     assert (archived(committed), ids(committed)) == ({free}, {held})
     other.conn.commit()
     assert committed.value(ARCHIVE, 10) == 1
     log = committed.value("SELECT log FROM mailgres.dead_letters WHERE queue_id = %s", held)
-    assert [entry["event"] for entry in log] == ["retry", "end", "bounced"]
+    assert [entry["event"] for entry in log] == ["retry", "end"]
+    assert committed.value("SELECT event FROM email_events WHERE queue_id = %s", held) == "bounced"
     assert committed.value("SELECT count(*) FROM email_logs") == 0
 
 
-def test_what_is_retried_meanwhile_stays(committed: Queue, connect: Connect) -> None:
+def test_an_email_that_is_retried_meanwhile_is_not_archived(
+    committed: Queue, connect: Connect
+) -> None:
     clock = Clock(committed.conn)
     (queue_id,) = put(committed, "failed")
     clock.forward(8 * DAY)
@@ -178,7 +183,7 @@ def test_what_is_retried_meanwhile_stays(committed: Queue, connect: Connect) -> 
 
 
 @pytest.mark.parametrize("limit", [10, 100])
-def test_purge_in_bounded_steps(queue: Queue, clock: Clock, limit: int) -> None:
+def test_the_archive_is_purged_in_bounded_steps(queue: Queue, clock: Clock, limit: int) -> None:
     put(queue, "failed", 35)
     clock.forward(8 * DAY)
     assert queue.value(ARCHIVE, 100) == 35

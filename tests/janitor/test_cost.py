@@ -44,7 +44,7 @@ CALLS = {
     "promote": 1000,
     "expire": 1000,
     "reap": 500,
-    "notify_dead_letters": 10_000,
+    "notify": 10_000,
 }
 SEQUENTIAL = """
     SELECT relname, seq_scan FROM pg_stat_xact_user_tables
@@ -66,7 +66,7 @@ def large(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed"])
 def known(large: str, request: pytest.FixtureRequest) -> str:
-    """What the planner knows of it."""
+    """Return what the planner knows of it."""
     if request.param == "analysed":
         with psycopg.connect(large, autocommit=True) as connection:
             connection.execute("ANALYZE")
@@ -75,7 +75,9 @@ def known(large: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", CALLS)
-def test_the_server_counts_none(known: str, connect: Connect, function: str) -> None:
+def test_janitors_cause_no_sequential_scan_by_the_counters_of_the_server(
+    known: str, connect: Connect, function: str
+) -> None:
     """Wherever the tests run, also where plans cannot be watched."""
     connection = connect(known, autocommit=False)
     connection.execute(f"SELECT mailgres.{function}(%s)", (CALLS[function],))
@@ -85,7 +87,9 @@ def test_the_server_counts_none(known: str, connect: Connect, function: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", CALLS)
-def test_janitors_no_sequential_scan(known: str, connect: Connect, function: str) -> None:
+def test_janitors_cause_no_sequential_scan_by_their_plans(
+    known: str, connect: Connect, function: str
+) -> None:
     connection = connect(known, autocommit=False)
     query = f"SELECT mailgres.{function}(%s)"
     with watched(connection) as nodes:
@@ -103,7 +107,7 @@ def test_janitors_no_sequential_scan(known: str, connect: Connect, function: str
 
 @pytest.mark.slow
 def test_retention_where_nothing_may_leave(known: str, connect: Connect) -> None:
-    """Nor is there one when a call looks in vain."""
+    """A call that finds nothing causes no sequential scan either."""
     connection = connect(known, autocommit=False)
     connection.execute("SET LOCAL session_replication_role = replica")
     connection.execute("UPDATE email_queue SET status = 'pending', dead_at = NULL")

@@ -25,7 +25,7 @@ ALIVE = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'doomed'
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(harness: JanitorHarness) -> None:
+def test_a_janitor_that_is_killed_repeatedly_loses_no_email(harness: JanitorHarness) -> None:
     emails = set(put(harness, "failed", EMAILS))
     harness.clock.forward(8 * DAY)
     for _ in range(4):

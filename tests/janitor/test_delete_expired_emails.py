@@ -20,7 +20,7 @@ def delete_expired(queue: Queue, limit: int, calls: int) -> list[int]:
 
 
 @pytest.mark.parametrize("status", ["sent", "cancelled"])
-def test_retention_after_ninety_days(queue: Queue, clock: Clock, status: str) -> None:
+def test_sent_emails_are_deleted_after_ninety_days(queue: Queue, clock: Clock, status: str) -> None:
     queue_id = queue.enqueue(attachments=Jsonb([{"filename": "a", "content": "YQ=="}]))
     queue.run(
         "SELECT mailgres.capture(%s)",
@@ -40,7 +40,7 @@ def test_retention_after_ninety_days(queue: Queue, clock: Clock, status: str) ->
         assert queue.value(f"SELECT count(*) FROM {table}") == 0
 
 
-def test_only_what_is_over(queue: Queue, clock: Clock) -> None:
+def test_only_old_sent_and_cancelled_emails_are_deleted(queue: Queue, clock: Clock) -> None:
     stay = {*put(queue, "pending"), *put(queue, "failed")}
     stay.add(queue.enqueue())
     queue.claim()  # being sent
@@ -62,14 +62,14 @@ def test_the_time_is_a_setting(queue: Queue, clock: Clock) -> None:
     assert queue.value(RETAIN, 10) == 1
 
 
-def test_longer_than_time_itself(queue: Queue, clock: Clock) -> None:
+def test_a_very_long_retention_time_is_no_error(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET sent_ttl = '1000 years'")
     put(queue, "sent")
     clock.forward(10_000 * DAY)
     assert delete_expired(queue, 10, 2) == [0, 0]
 
 
-def test_in_bounded_steps_oldest_first(queue: Queue, clock: Clock) -> None:
+def test_expired_emails_are_deleted_in_steps_oldest_first(queue: Queue, clock: Clock) -> None:
     emails = put(queue, "sent", 35)
     clock.forward(91 * DAY)
     assert queue.value(RETAIN, 10) == 10
@@ -77,7 +77,7 @@ def test_in_bounded_steps_oldest_first(queue: Queue, clock: Clock) -> None:
     assert delete_expired(queue, 10, 4) == [10, 10, 5, 0]
 
 
-def test_behind_many_that_have_to_stay(queue: Queue, clock: Clock) -> None:
+def test_expired_emails_behind_many_that_stay_are_found(queue: Queue, clock: Clock) -> None:
     """A call looks at 20 for each that may leave, and the next goes on from there."""
     before = put(queue, "failed", 500)
     put(queue, "sent", 15)
@@ -90,7 +90,7 @@ def test_behind_many_that_have_to_stay(queue: Queue, clock: Clock) -> None:
     assert ids(queue) == {*before, *between}
 
 
-def test_a_call_reads_little(queue: Queue, clock: Clock) -> None:
+def test_one_call_of_retention_reads_few_rows(queue: Queue, clock: Clock) -> None:
     put(queue, "failed", 1000)
     clock.forward(91 * DAY)
     counter = "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'email_queue'"
@@ -101,7 +101,7 @@ def test_a_call_reads_little(queue: Queue, clock: Clock) -> None:
         assert queue.value(counter) - before <= 2 * 200 + 1 + 10
 
 
-def test_retention_it_goes_round(queue: Queue, clock: Clock) -> None:
+def test_retention_starts_over_after_the_last_email(queue: Queue, clock: Clock) -> None:
     """What had to stay at first is found when its time has come."""
     (late,) = put(queue, "pending")
     put(queue, "sent", 3)
@@ -140,7 +140,7 @@ def put_random(queue: Queue, status: str, count: int) -> list[UUID]:
     return given
 
 
-def test_retention_ids_at_random(queue: Queue, clock: Clock) -> None:
+def test_emails_with_random_ids_are_deleted_too(queue: Queue, clock: Clock) -> None:
     put_random(queue, "sent", 50)
     put_random(queue, "cancelled", 50)
     put(queue, "sent", 10)
@@ -169,16 +169,16 @@ def test_the_smallest_id_of_a_time(queue: Queue) -> None:
         ("infinity", UUID(int=(2**48 - 1) << 80)),
     ],
 )
-def test_ids_of_odd_times(queue: Queue, time: str, first: UUID) -> None:
+def test_first_id_of_handles_extreme_times(queue: Queue, time: str, first: UUID) -> None:
     assert queue.value("SELECT mailgres.first_id_of(%s)", time) == first
 
 
-def test_what_somebody_is_at_waits(committed: Queue, connect: Connect) -> None:
+def test_a_locked_email_is_deleted_later(committed: Queue, connect: Connect) -> None:
     clock = Clock(committed.conn)
     held, free = put(committed, "sent", 2)
     clock.forward(91 * DAY)
     other = Queue(connect(autocommit=False))
-    other.run("SELECT record_email_event('delivered', %s)", held)
+    other.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", held)
     assert committed.value(RETAIN, 10) == 1
     assert ids(committed) == {held}
     assert free not in ids(committed)
@@ -187,7 +187,7 @@ def test_what_somebody_is_at_waits(committed: Queue, connect: Connect) -> None:
     assert committed.value("SELECT count(*) FROM email_logs") == 0
 
 
-def test_one_walks_at_a_time(committed: Queue, connect: Connect) -> None:
+def test_only_one_retention_run_works_at_a_time(committed: Queue, connect: Connect) -> None:
     clock = Clock(committed.conn)
     put(committed, "sent", 4)
     clock.forward(91 * DAY)
@@ -198,7 +198,7 @@ def test_one_walks_at_a_time(committed: Queue, connect: Connect) -> None:
     assert committed.value(RETAIN, 2) == 2
 
 
-def test_what_is_counted_stays_counted(queue: Queue, clock: Clock) -> None:
+def test_deleted_emails_stay_in_the_counts(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     queue.attempt("sent")
     clock.forward(timedelta(days=91))
@@ -218,7 +218,7 @@ def left(queue: Queue) -> dict[str, int]:
 
 
 def dead_with_everything(queue: Queue) -> UUID:
-    """An email with a log, an attachment, a captured message and a death nobody has logged."""
+    """Make a dead email with a log, an attachment and a captured message, not logged yet."""
     queue_id = queue.enqueue(attachments=Jsonb([{"filename": "a", "content": "YQ=="}]))
     kept = {"key": str(queue_id), "queue_id": str(queue_id), "message": {}}
     queue.run("SELECT mailgres.capture(%s)", Jsonb([kept]))

@@ -53,7 +53,7 @@ def fleet(queue: Queue, clock: Clock) -> Fleet:
     return Fleet(queue, clock)
 
 
-def test_it_fires_after_five_minutes_and_names_the_provider(fleet: Fleet) -> None:
+def test_provider_missing_fires_after_five_minutes(fleet: Fleet) -> None:
     fleet.seen("old", "smtp")
     fleet.seen("new", "resend")
     assert fleet.missing() == []
@@ -68,7 +68,7 @@ def test_it_fires_after_five_minutes_and_names_the_provider(fleet: Fleet) -> Non
     assert (fleet.missing(), fleet.alerts()) == ([], [])
 
 
-def test_a_brief_restart_goes_unnoticed(fleet: Fleet) -> None:
+def test_provider_missing_ignores_a_brief_restart(fleet: Fleet) -> None:
     fleet.seen("old", "smtp")
     fleet.seen("new", "resend")
     fleet.queue.run("SELECT mailgres.sign_off('old')")
@@ -94,7 +94,7 @@ def test_runs_of_cron_have_their_providers_for_a_quarter_of_an_hour(fleet: Fleet
     assert (fleet.missing(), fleet.alerts()) == (["smtp"], ["smtp"])
 
 
-def test_without_any_worker_it_is_not_about_a_provider(fleet: Fleet) -> None:
+def test_provider_missing_does_not_fire_without_any_worker(fleet: Fleet) -> None:
     """The rule no_processor is for that."""
     assert fleet.missing() == []
     fleet.seen("old", "smtp")

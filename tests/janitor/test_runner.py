@@ -1,4 +1,4 @@
-"""How a duty is done: in chunks, by one at a time, within limits."""
+"""How a janitor runs: in chunks, one process at a time, within limits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from janitor.harness import DAY, ME, JanitorHarness, archived, ids, put
 from mailgres import database, queries
@@ -29,7 +31,7 @@ def janitor(query: LiteralString, chunk: int | None = 100, *, locked: bool = Tru
     )
 
 
-# --- each duty
+# --- each janitor
 
 
 def promote(harness: JanitorHarness) -> Callable[[], bool]:
@@ -84,6 +86,16 @@ def measure_depth(harness: JanitorHarness) -> Callable[[], bool]:
     return lambda: harness.value("SELECT sum(emails) FROM mailgres.depth_by_template") == 1
 
 
+def match_email_events(harness: JanitorHarness) -> Callable[[], bool]:
+    harness.run("SELECT record_email_event('resend', 'delivered', 're_1')")
+    queue_id = harness.enqueue()
+    sent = "UPDATE email_queue SET status = 'sent', resend_id = 're_1' WHERE id = %s"
+    harness.run(sent, queue_id)
+    harness.clock.forward(timedelta(minutes=1))  # a running janitor may have looked too early
+    matched = "SELECT count(*) FROM email_events WHERE queue_id = %s"
+    return lambda: harness.value(matched, queue_id) == 1
+
+
 def delete_expired_rollups(harness: JanitorHarness) -> Callable[[], bool]:
     old = harness.clock.now - 9 * DAY
     harness.run("INSERT INTO mailgres.rollup_by_minute VALUES (%s, 'sent', '', 1)", old)
@@ -102,14 +114,7 @@ def delete_stale_workers(harness: JanitorHarness) -> Callable[[], bool]:
     return lambda: not harness.rows("SELECT worker FROM mailgres.workers WHERE worker = 'gone'")
 
 
-def notify_dead_letters(harness: JanitorHarness) -> Callable[[], bool]:
-    put(harness, "failed")
-    harness.clock.forward(DAY)
-    reported = "SELECT count(*) FROM mailgres.notification_state WHERE notified_at = mailgres.now()"
-    return lambda: harness.value(reported) == 1
-
-
-def check_alerts(harness: JanitorHarness) -> Callable[[], bool]:
+def notify(harness: JanitorHarness) -> Callable[[], bool]:
     harness.run("UPDATE mailgres.providers SET circuit = 'open'")
     reported = (
         "SELECT rule FROM mailgres.alerts WHERE rule = 'circuit_open' AND notified = 'firing'"
@@ -117,16 +122,26 @@ def check_alerts(harness: JanitorHarness) -> Callable[[], bool]:
     return lambda: len(harness.rows(reported)) == 1
 
 
-def deliver_notifications(harness: JanitorHarness) -> Callable[[], bool]:
-    harness.run("INSERT INTO mailgres.notifications (body) VALUES ('{}')")
-    harness.clock.forward(DAY)
-    return lambda: harness.rows("SELECT id FROM mailgres.notifications WHERE body = '{}'") == []
+def capture(harness: JanitorHarness, fault: str) -> UUID:
+    """Capture an email with a fault."""
+    queue_id = harness.enqueue()
+    message = [{"key": "k", "queue_id": str(queue_id), "message": {"to": "ana@example.com"}}]
+    harness.run("SELECT mailgres.set_capture_fault(%s)", fault)
+    harness.run("SELECT mailgres.capture(%s)", Jsonb(message))
+    return queue_id
 
 
-def log_dead_letters(harness: JanitorHarness) -> Callable[[], object]:
-    harness.enqueue()
-    harness.run("UPDATE email_queue SET status = 'failed', error_message = 'enough'")
-    return lambda: not harness.value("SELECT count(*) FROM mailgres.dead_letters_to_log")
+def report_captured(harness: JanitorHarness) -> Callable[[], bool]:
+    queue_id = capture(harness, "bounce")
+    harness.run("SELECT mark_email_sent(%s, 'k')", queue_id)
+    reported = "SELECT event FROM email_events WHERE queue_id = %s"
+    return lambda: [row.event for row in harness.rows(reported, queue_id)] == ["bounced"]
+
+
+def delete_captured(harness: JanitorHarness) -> Callable[[], bool]:
+    capture(harness, "unanswered")
+    harness.clock.forward(8 * DAY)
+    return lambda: harness.value("SELECT count(*) FROM mailgres.captured") == 0
 
 
 SCENARIOS = {
@@ -136,6 +151,7 @@ SCENARIOS = {
             fold_rollups,
             measure_depth,
             delete_expired_rollups,
+            match_email_events,
             heartbeat,
             promote,
             reap,
@@ -144,13 +160,7 @@ SCENARIOS = {
             purge_archive,
             delete_expired_emails,
         ),
-        *(
-            delete_stale_workers,
-            log_dead_letters,
-            notify_dead_letters,
-            check_alerts,
-            deliver_notifications,
-        ),
+        *(delete_stale_workers, notify, report_captured, delete_captured),
     )
 }
 
@@ -194,13 +204,13 @@ def test_each_chunk_is_a_transaction(harness: JanitorHarness) -> None:
     assert harness.locks() == 0
 
 
-def test_no_endless_run(harness: JanitorHarness) -> None:
+def test_a_run_ends_after_its_most_chunks(harness: JanitorHarness) -> None:
     assert harness.run_janitor(janitor(FULL)) == Done(
         handled=runner.MOST_CHUNKS * 100, chunks=runner.MOST_CHUNKS, more=True
     )
 
 
-def test_janitor_run_stopped_between_chunks(harness: JanitorHarness) -> None:
+def test_a_janitor_can_be_stopped_between_chunks(harness: JanitorHarness) -> None:
     answers = iter([False, False, True])
     done = run(janitor(FULL), harness.pool.connection, ME, stopped=lambda: next(answers))
     assert done == Done(handled=200, chunks=2, more=True)
@@ -236,7 +246,7 @@ def test_a_chunk_that_takes_too_long_is_made_smaller(harness: JanitorHarness) ->
     )
 
 
-def test_one_row_that_takes_too_long(harness: JanitorHarness) -> None:
+def test_a_single_row_that_takes_too_long_is_an_error(harness: JanitorHarness) -> None:
     harness.run(CANCELED_ABOVE)
     for chunk in (1000, None):
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -249,7 +259,9 @@ def test_one_row_that_takes_too_long(harness: JanitorHarness) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_while_somebody_else_is_at_it(harness: JanitorHarness, name: str) -> None:
+def test_a_janitor_is_busy_while_another_process_has_its_lock(
+    harness: JanitorHarness, name: str
+) -> None:
     is_done = SCENARIOS[name](harness)
     with psycopg.connect(harness.url) as other:
         other.execute(LOCK, (name,))
@@ -268,9 +280,7 @@ def test_lock_and_work_are_one_statement(name: str) -> None:
     lock = "WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))"
     assert (lock in one.query) == one.locked
     assert one.query == queries.load("janitor/janitors.sql")[name]
-    assert (one.chunk is None) == (
-        name in ("heartbeat", "measure_depth", "check_alerts", "deliver_notifications")
-    )
+    assert (one.chunk is None) == (name in ("heartbeat", "measure_depth"))
 
 
 def test_locks_of_different_janitors_are_different(harness: JanitorHarness) -> None:
@@ -300,7 +310,7 @@ def test_two_at_once_do_the_work_once(harness: JanitorHarness) -> None:
 
 
 @pytest.mark.parametrize("autocommit", [True, False])
-def test_any_connection_will_do(harness: JanitorHarness, autocommit: bool) -> None:  # noqa: FBT001
+def test_janitors_run_on_any_kind_of_connection(harness: JanitorHarness, autocommit: bool) -> None:  # noqa: FBT001
     put(harness, "failed", 3)
     harness.clock.forward(8 * DAY)
 
@@ -354,7 +364,7 @@ QUOTES_AN_EMAIL = """
 """
 
 
-def test_an_error_of_the_database(
+def test_an_error_of_the_database_is_logged_without_details(
     harness: JanitorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.run(QUOTES_AN_EMAIL)
@@ -369,7 +379,9 @@ def test_an_error_of_the_database(
     assert "ana@" not in caplog.text
 
 
-def test_janitor_run_an_unreachable_database(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_janitor_logs_an_unreachable_database_without_its_password(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def connect() -> psycopg.Connection[Any]:
         return database.connect("postgresql://me:secret@127.0.0.1:1/mail")
 
@@ -393,14 +405,14 @@ def test_a_bug_in_a_janitor_is_logged_without_its_text(
     assert "KeyError at " in record.getMessage()
     assert "gone" not in record.getMessage()
     assert record.__dict__["action"] == "janitor.heartbeat"
-    # What the worker tells about itself is asked for by its own duties only.
+    # Only janitors that each worker runs for itself ask for its details.
     assert run(JANITORS["promote"], harness.pool.connection, mine) == Done(handled=0, chunks=1)
 
 
 @pytest.mark.parametrize(
     ("name", "level"), [("archive_dead_letters", logging.INFO), ("heartbeat", logging.DEBUG)]
 )
-def test_what_was_done_is_logged(
+def test_each_run_of_a_janitor_is_logged(
     harness: JanitorHarness, caplog: pytest.LogCaptureFixture, name: str, level: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "mailgres.janitor")

@@ -1,4 +1,4 @@
-"""All janitors at their intervals, until they are told to stop."""
+"""All janitors run at their intervals until they are stopped."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_end_waits_but_not_for_ever(harness: JanitorHarness) -> None:
         assert janitors.stop() is True
 
 
-def test_one_run_of_each_at_a_time(harness: JanitorHarness) -> None:
+def test_one_scheduler_runs_each_janitor_once_at_a_time(harness: JanitorHarness) -> None:
     """However long it takes: the others go on, and it is not started a second time."""
     with psycopg.connect(harness.url) as other:
         other.execute("SELECT pg_advisory_xact_lock(42)")
@@ -123,7 +123,7 @@ def test_a_long_run_ends_after_its_chunk(
 def test_a_scheduler_starts_once(harness: JanitorHarness) -> None:
     janitors = Scheduler(harness.pool, ME, [janitor(FULL)])
     assert janitors.stop() is True  # before it was started, there is nothing to end
-    with pytest.raises(RuntimeError, match="make new ones"):
+    with pytest.raises(RuntimeError, match="only once"):
         janitors.start()
     with Scheduler(harness.pool, ME, ALL) as running, pytest.raises(RuntimeError):
         running.start()
@@ -135,7 +135,7 @@ def test_a_callable_instead_of_a_pool(harness: JanitorHarness) -> None:
         until(is_done)
 
 
-def test_scheduler_intervals_have_jitter(harness: JanitorHarness) -> None:
+def test_the_intervals_of_the_scheduler_have_jitter(harness: JanitorHarness) -> None:
     with Scheduler(harness.pool, ME) as janitors:
         assert janitors._scheduler is not None
         triggers = {job.id: job.trigger for job in janitors._scheduler.get_jobs()}

@@ -17,7 +17,7 @@ def names(queue: Queue, table: str = "workers") -> list[str]:
     return [row.worker for row in queue.rows(f"SELECT worker FROM mailgres.{table} ORDER BY 1")]
 
 
-def test_workers_a_heartbeat(queue: Queue, clock: Clock) -> None:
+def test_a_heartbeat_records_version_and_details(queue: Queue, clock: Clock) -> None:
     start = clock.now
     assert queue.value(HEARTBEAT, "w", "1.0", Jsonb({"concurrency": 10})) == 1
     clock.forward(10 * SECOND)
@@ -35,7 +35,7 @@ def test_a_heartbeat_with_a_name_alone(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "w" * 201])
-def test_a_name_that_nobody_may_have(queue: Queue, name: str) -> None:
+def test_bad_names_of_workers_are_refused(queue: Queue, name: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation):
         queue.run(HEARTBEAT, name, "", Jsonb({}))
 
@@ -50,7 +50,7 @@ def test_workers_that_are_gone_are_deleted(queue: Queue, clock: Clock) -> None:
     assert queue.value(FORGET) == 0
 
 
-def test_sleepers_that_never_woke(queue: Queue) -> None:
+def test_stale_entries_of_sleeping_workers_are_deleted(queue: Queue) -> None:
     queue.run(
         "INSERT INTO mailgres.sleepers SELECT w, clock_timestamp() - a FROM (VALUES"
         " ('gone', interval '1 hour'), ('late', interval '59 minutes'),"

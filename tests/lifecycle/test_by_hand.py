@@ -28,7 +28,7 @@ def test_changed_by_hand_next_retry_later(queue: Queue, clock: Clock) -> None:
     assert queue.claim_one().id == queue_id
 
 
-def test_next_retry_null_means_now(queue: Queue, clock: Clock) -> None:
+def test_next_retry_at_set_to_null_means_now(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + HOUR)
     queue.run("UPDATE email_queue SET next_retry_at = NULL")
     assert queue.email(queue_id).next_retry_at == clock.now
@@ -45,7 +45,9 @@ def test_a_route_that_does_not_exist_holds_no_email_for_ever(queue: Queue, colum
 
 
 @pytest.mark.parametrize("outcome", ["permanent", "transient"])
-def test_dead_back_to_pending(queue: Queue, clock: Clock, outcome: str) -> None:
+def test_a_dead_email_set_to_pending_by_hand_starts_again(
+    queue: Queue, clock: Clock, outcome: str
+) -> None:
     queue_id = queue.enqueue(max_retries=0)
     assert queue.attempt(outcome).status == "failed"
     clock.forward(HOUR)
@@ -57,7 +59,7 @@ def test_dead_back_to_pending(queue: Queue, clock: Clock, outcome: str) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_cancelled_back_to_pending(queue: Queue) -> None:
+def test_a_cancelled_email_set_to_pending_by_hand_starts_again(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run("UPDATE email_queue SET status = 'cancelled'")
     assert queue.claim() == []
@@ -77,7 +79,7 @@ def test_stuck_in_sending_back_to_pending(queue: Queue) -> None:
     assert after.lease_token != before.lease_token
 
 
-def test_failed_by_hand(queue: Queue, clock: Clock) -> None:
+def test_an_email_set_to_failed_by_hand_gets_time_and_reason(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.run("UPDATE email_queue SET status = 'failed'")
     email = queue.email(queue_id)
@@ -87,7 +89,7 @@ def test_failed_by_hand(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_failed_by_hand_keeps_what_was_said(queue: Queue) -> None:
+def test_an_email_set_to_failed_by_hand_keeps_its_error(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run(
         "UPDATE email_queue SET status = 'failed', dead_reason = 'expired', error_message = 'why'"
@@ -97,7 +99,9 @@ def test_failed_by_hand_keeps_what_was_said(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-def test_sent_by_hand(queue: Queue, clock: Clock, claimed: bool) -> None:  # noqa: FBT001
+def test_an_email_set_to_sent_by_hand_gets_its_time(
+    queue: Queue, clock: Clock, *, claimed: bool
+) -> None:
     queue_id = queue.enqueue()
     if claimed:
         queue.claim_one()
@@ -117,7 +121,7 @@ def test_sent_by_hand_with_the_id_of_resend(queue: Queue) -> None:
     assert (email.resend_id, email.provider_message_id) == ("re_1", "re_1")
 
 
-def test_many_at_once_by_hand(queue: Queue, clock: Clock) -> None:
+def test_many_emails_can_be_changed_by_hand_at_once(queue: Queue, clock: Clock) -> None:
     for _ in range(5):
         queue.enqueue(max_retries=0)
     queue.claim()
@@ -128,7 +132,7 @@ def test_many_at_once_by_hand(queue: Queue, clock: Clock) -> None:
 
 
 def test_sending_by_hand_is_refused(queue: Queue) -> None:
-    """A claim of one's own without a lease would be stuck for ever."""
+    """A claim by hand without a lease would be stuck forever."""
     queue.enqueue()
     with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():
         queue.run("UPDATE email_queue SET status = 'sending'")

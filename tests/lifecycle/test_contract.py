@@ -23,7 +23,7 @@ UNKNOWN = "SELECT mark_email_failed('00000000-0000-0000-0000-000000000000'::uuid
 PROCESS = "SELECT * FROM process_pending_emails_for_retry(10);"
 
 
-def test_contract_enqueue(queue: Queue) -> None:
+def test_enqueue_takes_the_four_arguments_of_the_contract(queue: Queue) -> None:
     queue_id = queue.value(CALL)
     email = queue.email(queue_id)
     assert (email.user_id, email.template_type) == (UUID(USER), "welcome_user")
@@ -32,7 +32,7 @@ def test_contract_enqueue(queue: Queue) -> None:
     assert queue_id.version == 7
 
 
-def test_contract_pending_by_template(queue: Queue) -> None:
+def test_the_documented_query_counts_pending_by_template(queue: Queue) -> None:
     for template in ("welcome_user", "welcome_user", "signup_confirmation"):
         queue.enqueue(template)
     queue.run("UPDATE email_queue SET retries = 1 WHERE template_type = 'signup_confirmation'")
@@ -40,7 +40,7 @@ def test_contract_pending_by_template(queue: Queue) -> None:
     assert rows == {"welcome_user": (2, 0), "signup_confirmation": (1, 1)}
 
 
-def test_recovery_by_number_of_retries(queue: Queue) -> None:
+def test_the_documented_query_shows_recovery_by_retries(queue: Queue) -> None:
     for retries, status in [(0, "sent"), (1, "sent"), (1, "failed"), (2, "sent"), (2, "pending")]:
         queue_id = queue.enqueue()
         queue.run(
@@ -50,11 +50,11 @@ def test_recovery_by_number_of_retries(queue: Queue) -> None:
     assert queue.rows(RECOVERY) == [(1, 2, 1), (2, 2, 1)]
 
 
-def test_mark_an_unknown_email(queue: Queue) -> None:
+def test_marking_an_unknown_email_returns_false(queue: Queue) -> None:
     assert queue.value(UNKNOWN) is False
 
 
-def test_contract_process(queue: Queue) -> None:
+def test_processors_get_the_columns_of_the_contract(queue: Queue) -> None:
     queue_id = queue.value(CALL)
     assert queue.rows(PROCESS) == [
         (queue_id, UUID(USER), "welcome_user", "ana@example.com", {"name": "Ana"}, 0)
@@ -63,7 +63,7 @@ def test_contract_process(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("template_type", ["welcome_user", "signup_confirmation"])
-def test_contract_starter_templates(committed: Queue, template_type: str) -> None:
+def test_the_starter_templates_have_every_part(committed: Queue, template_type: str) -> None:
     versions = committed.rows(
         "SELECT v.* FROM mailgres.template_versions v JOIN email_templates t"
         " ON (t.template_type, t.active_version) = (v.template_type, v.version)"
@@ -78,8 +78,8 @@ def test_contract_starter_templates(committed: Queue, template_type: str) -> Non
     assert committed.email(committed.enqueue(template_type)).template_type == template_type
 
 
-def test_contract_through_psql(database_url: str) -> None:
-    """As somebody types it who follows the documents."""
+def test_the_documented_statements_run_in_psql(database_url: str) -> None:
+    """As the documents show it."""
     script = "\n".join([CALL, PENDING, RECOVERY, UNKNOWN, PROCESS])
     output = run_script(database_url, script, "-At", "-v", "ON_ERROR_STOP=1")
     queue_id, pending, failed, processed = output.splitlines()

@@ -39,12 +39,12 @@ def die(queue: Queue, clock: Clock) -> tuple[UUID, list[Any]]:
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """Whose providers may fail as often as they like."""
+    """An email whose providers may fail as often as they like."""
     queue.run("UPDATE mailgres.providers SET failure_threshold = 1000")
     return queue
 
 
-def test_all_that_is_known(queue: Queue, clock: Clock) -> None:
+def test_a_dead_letter_shows_everything_about_the_email(queue: Queue, clock: Clock) -> None:
     enqueued = clock.now
     found, tries = die(queue, clock)
     (entry,) = entries(queue)
@@ -63,7 +63,7 @@ def test_all_that_is_known(queue: Queue, clock: Clock) -> None:
     assert entry.email["priority"] == 5
 
 
-def test_it_is_the_same_in_the_archive(queue: Queue, clock: Clock) -> None:
+def test_an_archived_dead_letter_looks_the_same(queue: Queue, clock: Clock) -> None:
     die(queue, clock)
     (before,) = entries(queue)
     clock.forward(7 * DAY)
@@ -84,7 +84,7 @@ def test_it_is_the_same_in_the_archive(queue: Queue, clock: Clock) -> None:
     assert entries(queue) == []
 
 
-def test_one_that_was_never_tried(queue: Queue, clock: Clock) -> None:
+def test_a_dead_letter_without_an_attempt_is_shown(queue: Queue, clock: Clock) -> None:
     queue.enqueue(expires_at=clock.now + MINUTE, scheduled_for=clock.now)
     clock.forward(DAY)
     queue.run("SELECT mailgres.expire()")
@@ -93,7 +93,7 @@ def test_one_that_was_never_tried(queue: Queue, clock: Clock) -> None:
     assert entry.error_message
 
 
-def test_what_was_given_back_is_no_try(queue: Queue, clock: Clock) -> None:
+def test_an_email_that_was_given_back_has_no_further_attempt(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     email = queue.claim_one()
     queue.run("SELECT mailgres.give_back(%s, %s)", email.lease_token, [email.id])
@@ -119,7 +119,7 @@ def test_tries_of_a_processor_that_claims_nothing(queue: Queue, clock: Clock) ->
     assert (entry.attempts, entry.attempt_times) == (2, tries)
 
 
-def test_others_are_not_there(queue: Queue) -> None:
+def test_only_dead_emails_are_dead_letters(queue: Queue) -> None:
     queue.enqueue()
     queue.attempt("sent")
     queue.enqueue()

@@ -10,7 +10,7 @@ import pytest
 
 from support.postgres import Connect
 
-EVENT = "SELECT record_email_event(%s, %s, 'message-1')"
+EVENT = "SELECT record_email_event('ses', %s, 'message-1', %s)"
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_the_key_is_good_from_the_first_uncertain_try_on(conn: psycopg.Connectio
     assert column(conn, "status") == "pending", "days of waiting for a quota do not kill it"
 
 
-def test_freed_by_hand_it_may_have_gone_out(keyless: psycopg.Connection) -> None:
+def test_an_email_freed_by_hand_during_its_call_is_uncertain(keyless: psycopg.Connection) -> None:
     queue_id = enqueue(keyless)
     [token] = claim(keyless)
     keyless.execute("SELECT mailgres.start_attempts(%s, %s)", (token, [queue_id]))

@@ -1,4 +1,4 @@
-"""Each outcome of a try leads to one status, and says what it cost."""
+"""Each outcome of an attempt leads to one status and spends what it should."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Case(NamedTuple):
-    """What becomes of the first try of an email with three retries."""
+    """What the first attempt of an email with three retries leads to."""
 
     outcome: str
     status: str
@@ -43,7 +43,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.outcome} at {case.provider}")
-def test_finish_first_try(queue: Queue, clock: Clock, case: Case) -> None:
+def test_the_first_attempt_has_the_outcome_of_its_class(
+    queue: Queue, clock: Clock, case: Case
+) -> None:
     queue.use_provider(case.provider)
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
@@ -69,7 +71,7 @@ FAULTS = [case for case in CASES if case.outcome != "sent"]
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: f"{case.outcome} at {case.provider}")
-def test_finish_fault_is_kept(queue: Queue, case: Case) -> None:
+def test_finish_stores_code_class_and_text_of_the_error(queue: Queue, case: Case) -> None:
     queue.use_provider(case.provider)
     queue.enqueue()
     email = queue.attempt(case.outcome, code="E1", message="it said no", detail="550 no")
@@ -116,8 +118,8 @@ def test_resend_id_is_for_resend_only(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("status", ["transient", "ambiguous"])
-def test_finish_all_retries_spent(queue: Queue, clock: Clock, status: str) -> None:
-    """1, 5 and 15 minutes between four tries; then dead."""
+def test_an_email_dies_after_its_last_retry(queue: Queue, clock: Clock, status: str) -> None:
+    """1, 5 and 15 minutes between four attempts; then dead."""
     queue.use_provider(WITH_KEYS)
     queue.enqueue()
     waits = []
@@ -142,7 +144,7 @@ def test_without_retries_the_first_fault_is_the_last(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["rate", "quota"])
-def test_slowing_down_costs_nothing(queue: Queue, clock: Clock, outcome: str) -> None:
+def test_rate_and_quota_faults_spend_no_retry(queue: Queue, clock: Clock, outcome: str) -> None:
     queue.enqueue(max_retries=0)
     for _ in range(10):
         later = clock.now + timedelta(hours=24)
@@ -167,7 +169,7 @@ def test_a_fault_of_the_set_up_parks_for_three_days(queue: Queue, clock: Clock) 
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(0, 15), (1, 15), (60, 60)])
-def test_parked_it_is_not_tried_more_often_by_request(
+def test_a_parked_email_ignores_a_shorter_retry_after(
     queue: Queue, clock: Clock, asked: int, waits: int
 ) -> None:
     """It costs the email nothing, so who says "come back at once" would be called all the time."""
@@ -209,7 +211,7 @@ def expiring(queue: Queue, at: datetime) -> None:
         ("ambiguous", "uncertain"),
     ],
 )
-def test_what_would_be_too_late_dies_now(
+def test_an_email_that_would_expire_before_its_retry_dies_now(
     queue: Queue, clock: Clock, outcome: str, reason: str
 ) -> None:
     expiring(queue, clock.now + MINUTE)
@@ -217,12 +219,12 @@ def test_what_would_be_too_late_dies_now(
     assert (email.status, email.dead_reason, email.retries) == ("failed", reason, 0)
 
 
-def test_what_is_not_too_late_is_retried(queue: Queue, clock: Clock) -> None:
+def test_an_email_that_expires_after_its_retry_is_retried(queue: Queue, clock: Clock) -> None:
     expiring(queue, clock.now + MINUTE + timedelta(seconds=1))
     assert queue.attempt("transient").status == "pending"
 
 
-def test_many_outcomes_in_one_call(queue: Queue) -> None:
+def test_finish_takes_many_outcomes_in_one_call(queue: Queue) -> None:
     queue.use_provider(WITH_KEYS)
     for _ in range(7):
         queue.enqueue()
@@ -243,12 +245,14 @@ def test_many_outcomes_in_one_call(queue: Queue) -> None:
     assert {row.id: row.status for row in stored} == expected
 
 
-def test_finish_no_outcomes(queue: Queue) -> None:
+def test_finish_accepts_an_empty_list(queue: Queue) -> None:
     assert queue.finish() == []
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_a_lost_lease_is_told_and_changes_nothing(queue: Queue, clock: Clock, others: int) -> None:
+def test_an_outcome_under_a_lost_lease_is_reported_and_changes_nothing(
+    queue: Queue, clock: Clock, others: int
+) -> None:
     """Also beside outcomes of emails that are still held."""
     queue.enqueue()
     lost = queue.claim_one("slow")
@@ -278,7 +282,7 @@ def test_a_report_is_taken_once(queue: Queue, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["00000000-0000-0000-0000-000000000001", None])
-def test_nobody_reports_without_the_token(queue: Queue, token: str | None) -> None:
+def test_an_outcome_without_the_current_token_is_refused(queue: Queue, token: str | None) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     (done,) = queue.finish({**report(claimed, "sent"), "token": token})
@@ -298,7 +302,9 @@ def test_nobody_reports_without_the_token(queue: Queue, token: str | None) -> No
         {},
     ],
 )
-def test_an_outcome_that_is_not_understood(queue: Queue, reported: dict[str, Any]) -> None:
+def test_finish_refuses_an_unknown_outcome_and_writes_none(
+    queue: Queue, reported: dict[str, Any]
+) -> None:
     queue.enqueue()
     queue.enqueue()
     first, second = queue.claim()
@@ -311,7 +317,7 @@ def test_an_outcome_that_is_not_understood(queue: Queue, reported: dict[str, Any
 
 
 @pytest.mark.parametrize("text", ["{}", "null", '"sent"', None])
-def test_outcomes_are_an_array(queue: Queue, text: str | None) -> None:
+def test_finish_refuses_outcomes_that_are_not_an_array(queue: Queue, text: str | None) -> None:
     with pytest.raises(psycopg.Error) as refusal, queue.conn.transaction():
         queue.rows("SELECT * FROM mailgres.finish(%s)", text)
     assert refusal.value.sqlstate == "MG031"

@@ -29,14 +29,14 @@ def enqueue_many(queue: Queue, *requests: dict[str, Any]) -> list[UUID]:
     return [row[0] for row in queue.rows("SELECT enqueue_emails(%s)", Jsonb(filled))]
 
 
-def test_idempotency_key_again(queue: Queue) -> None:
+def test_the_same_key_and_content_enqueue_once(queue: Queue) -> None:
     first = queue.enqueue(idempotency_key="k", payload={"a": 1, "b": 2})
     assert queue.enqueue(idempotency_key="k", payload={"b": 2, "a": 1}) == first
     assert count(queue) == 1
 
 
 @pytest.mark.parametrize("status", ["sent", "failed", "cancelled"])
-def test_again_when_it_is_settled(queue: Queue, status: str) -> None:
+def test_a_key_still_counts_when_its_email_is_settled(queue: Queue, status: str) -> None:
     first = queue.enqueue(idempotency_key="k")
     queue.run("UPDATE email_queue SET status = %s", status)
     assert queue.enqueue(idempotency_key="k") == first
@@ -67,7 +67,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize("other", OTHER, ids=lambda other: next(iter(other)))
-def test_other_content_is_refused(queue: Queue, other: dict[str, Any]) -> None:
+def test_a_key_with_other_content_is_refused(queue: Queue, other: dict[str, Any]) -> None:
     queue.enqueue(idempotency_key="k")
     with pytest.raises(psycopg.Error) as error, queue.conn.transaction():
         queue.enqueue(**{"idempotency_key": "k", **other})
@@ -76,7 +76,7 @@ def test_other_content_is_refused(queue: Queue, other: dict[str, Any]) -> None:
     assert count(queue) == 1
 
 
-def test_idempotency_key_in_bulk(queue: Queue) -> None:
+def test_keys_count_within_and_between_bulk_calls(queue: Queue) -> None:
     first = queue.enqueue(idempotency_key="k1")
     ids = enqueue_many(
         queue, {"idempotency_key": "k2"}, {"idempotency_key": "k1"}, {"idempotency_key": "k2"}, {}
@@ -112,7 +112,7 @@ def test_while_the_first_is_not_committed(committed: Queue, connect: Connect, en
     assert [row[0] for row in committed.rows("SELECT id FROM email_queue")] == [second_id]
 
 
-def test_idempotency_key_many_at_once(committed: Queue, connect: Connect) -> None:
+def test_many_callers_at_once_with_one_key_enqueue_once(committed: Queue, connect: Connect) -> None:
     queues = [Queue(connect()) for _ in range(6)]
     ids = at_once([partial(queue.enqueue, idempotency_key="k") for queue in queues])
     assert len(set(ids)) == count(committed) == 1

@@ -1,4 +1,4 @@
-"""The audit log: every change of status and every try, never changed, without addresses."""
+"""The audit log: every change of status and every attempt, never changed, without addresses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ STEPS: dict[str, tuple[Step, list[tuple[str, str, str]]]] = {
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("name", STEPS)
-def test_one_row_for_each_step(queue: Queue, name: str) -> None:
+def test_each_step_of_an_email_writes_one_log_row(queue: Queue, name: str) -> None:
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue()
     step, expected = STEPS[name]
@@ -84,7 +84,7 @@ def test_one_row_for_each_step(queue: Queue, name: str) -> None:
     assert [(entry.event, entry.from_status, entry.to_status) for entry in entries] == expected
 
 
-def test_the_life_of_an_email(queue: Queue, clock: Clock) -> None:
+def test_the_log_has_every_step_of_an_email_in_order(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(max_retries=1)
     queue.attempt("transient")
     clock.forward(MINUTE)
@@ -98,7 +98,9 @@ def test_the_life_of_an_email(queue: Queue, clock: Clock) -> None:
     assert [entry.attempt for entry in queue.log(queue_id)] == [1, 2, 2, 2, 1]
 
 
-def test_what_a_try_leaves(queue: Queue, clock: Clock) -> None:
+def test_a_failed_attempt_is_logged_with_worker_duration_and_error(
+    queue: Queue, clock: Clock
+) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = queue.enqueue(tenant_id="shop")
     claimed_at = clock.now
@@ -116,7 +118,7 @@ def test_what_a_try_leaves(queue: Queue, clock: Clock) -> None:
     assert entry.role == queue.value("SELECT session_user::text")
 
 
-def test_what_a_sent_email_leaves(queue: Queue, clock: Clock) -> None:
+def test_a_sent_email_is_logged_with_the_id_of_the_provider(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue()
     queue.attempt("sent", provider_message_id="re_1", duration_ms=80)
@@ -127,7 +129,7 @@ def test_what_a_sent_email_leaves(queue: Queue, clock: Clock) -> None:
     assert (entry.next_retry_at, entry.dead_reason) == (None, None)
 
 
-def test_what_a_dead_email_leaves(queue: Queue) -> None:
+def test_a_dead_email_is_logged_with_its_reason(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.attempt("permanent", code="422")
     (entry,) = queue.log(queue_id)
@@ -135,7 +137,7 @@ def test_what_a_dead_email_leaves(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_one_row_each_for_many(queue: Queue) -> None:
+def test_outcomes_in_one_call_are_logged_one_row_each(queue: Queue) -> None:
     ids = [queue.enqueue() for _ in range(5)]
     claimed = queue.claim()
     outcomes = ["sent", "transient", "rate", "permanent", "sent"]
@@ -157,7 +159,7 @@ def test_a_late_report_is_not_a_loss(queue: Queue, clock: Clock) -> None:
 
 
 def test_a_try_that_was_not_made_has_no_fault(queue: Queue, clock: Clock) -> None:
-    """The fault of an earlier try must not be counted again."""
+    """The fault of an earlier attempt must not be counted again."""
     queue_id = queue.enqueue()
     queue.attempt("transient", code="E1", duration_ms=50)
     clock.forward(MINUTE)
@@ -183,7 +185,7 @@ def test_a_try_that_was_not_made_has_no_fault(queue: Queue, clock: Clock) -> Non
         "TRUNCATE email_templates CASCADE",
     ],
 )
-def test_logs_never_changed(queue: Queue, statement: str) -> None:
+def test_log_rows_cannot_be_changed(queue: Queue, statement: str) -> None:
     queue.enqueue()
     queue.attempt("sent")
     with pytest.raises(psycopg.Error) as error, queue.conn.transaction():
@@ -193,7 +195,7 @@ def test_logs_never_changed(queue: Queue, statement: str) -> None:
 
 
 def test_a_template_gets_a_new_version(queue: Queue) -> None:
-    """An email that was tried keeps the version of its first try."""
+    """An email keeps the template version of its first attempt."""
     before, after = queue.enqueue(), queue.enqueue()
     assert queue.claim("worker-1", 1)[0].template_version == 1
     queue.run(
@@ -217,14 +219,14 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("said", "stored"), TEXTS.values(), ids=TEXTS.keys())
-def test_no_address_in_what_analysts_read(queue: Queue, said: str, stored: str) -> None:
+def test_addresses_are_masked_in_what_analysts_read(queue: Queue, said: str, stored: str) -> None:
     queue_id = queue.enqueue()
     queue.run("SELECT mark_email_failed(%s, %s)", queue_id, said)
     for row in (queue.email(queue_id), *queue.log(queue_id)):
         assert (row.error_message, row.error_detail) == (stored, said)
 
 
-def test_no_address_though_the_worker_quotes_it(queue: Queue) -> None:
+def test_addresses_quoted_by_a_worker_are_masked(queue: Queue) -> None:
     queue_id = queue.enqueue()
     said = "no such user bob@example.com"
     queue.attempt("permanent", message=said, detail=said)

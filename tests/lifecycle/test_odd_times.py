@@ -17,7 +17,7 @@ from support.queue import Clock, Queue, report
 
 ODD = ["infinity", "-infinity", "4713-01-01 BC", "294276-12-31"]
 AWAITED = {"next_retry_at", "scheduled_for", "expires_at"}
-"""What an email waits for may be infinite: `infinity` means for ever."""
+"""What an email waits for may be infinite: `infinity` means forever."""
 JANITORS = [
     "promote",
     "reap",
@@ -27,7 +27,7 @@ JANITORS = [
     "delete_expired_emails",
     "measure_depth",
 ]
-JANITORS += ["check_alerts", "delete_expired_rollups"]
+JANITORS += ["notify", "delete_expired_rollups"]
 VIEWS = "SELECT viewname FROM pg_views WHERE schemaname = 'public' AND viewname LIKE 'email%'"
 TIMES = """
     SELECT attname AS name FROM pg_attribute

@@ -38,7 +38,7 @@ def dead(queue: Queue, outcome: str = "permanent", template: str = HOLD) -> UUID
 
 
 @pytest.mark.parametrize("later", [timedelta(0), HOUR])
-def test_operate_cancel(queue: Queue, clock: Clock, later: timedelta) -> None:
+def test_cancel_email_cancels_a_pending_email(queue: Queue, clock: Clock, later: timedelta) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + later)
     assert queue.value(CANCEL, queue_id) is True
     email = queue.email(queue_id)
@@ -49,14 +49,14 @@ def test_operate_cancel(queue: Queue, clock: Clock, later: timedelta) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_operate_cancel_says_why(queue: Queue) -> None:
+def test_cancel_email_stores_the_reason_without_addresses(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run("SELECT cancel_email(%s, 'asked by bob@example.com')", queue_id)
     assert queue.email(queue_id).error_message == "asked by <address>"
 
 
 @pytest.mark.usefixtures("clock")
-def test_cancel_a_dead_email(queue: Queue) -> None:
+def test_cancel_email_cancels_a_dead_email(queue: Queue) -> None:
     queue_id = dead(queue)
     assert queue.value(CANCEL, queue_id) is True
     email = queue.email(queue_id)
@@ -64,7 +64,7 @@ def test_cancel_a_dead_email(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_cancel_before_the_call_begins(queue: Queue) -> None:
+def test_a_claimed_email_can_be_cancelled_before_its_call(queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = queue.enqueue()
     queue.claim_one()
@@ -74,7 +74,7 @@ def test_cancel_before_the_call_begins(queue: Queue) -> None:
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("provider", [WITH_KEYS, WITHOUT_KEYS])
-def test_no_cancel_during_the_call(queue: Queue, provider: str) -> None:
+def test_an_email_cannot_be_cancelled_during_its_call(queue: Queue, provider: str) -> None:
     queue.use_provider(provider)
     queue_id = queue.enqueue()
     queue.start_attempts([queue.claim_one()])
@@ -82,7 +82,7 @@ def test_no_cancel_during_the_call(queue: Queue, provider: str) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_no_cancel_while_a_processor_has_it(queue: Queue) -> None:
+def test_an_email_of_a_processor_cannot_be_cancelled(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.claim_rpc()
     assert refusal(queue, CANCEL, queue_id) == "MG022"
@@ -90,7 +90,7 @@ def test_no_cancel_while_a_processor_has_it(queue: Queue) -> None:
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("provider", [WITH_KEYS, WITHOUT_KEYS])
-def test_no_cancel_of_what_may_have_arrived(queue: Queue, provider: str) -> None:
+def test_an_uncertain_email_cannot_be_cancelled(queue: Queue, provider: str) -> None:
     queue.use_provider(provider)
     queue_id = queue.enqueue()
     queue.attempt("ambiguous")
@@ -103,7 +103,7 @@ def test_no_cancel_of_what_may_have_arrived(queue: Queue, provider: str) -> None
 @pytest.mark.parametrize(
     ("outcome", "template_type"), [("permanent", HOLD), ("transient", HOLD), ("transient", RESEND)]
 )
-def test_retry_of_a_dead_email(
+def test_a_dead_email_can_be_retried(
     queue: Queue, clock: Clock, outcome: str, template_type: str
 ) -> None:
     queue_id = dead(queue, outcome, template_type)
@@ -116,7 +116,7 @@ def test_retry_of_a_dead_email(
     assert queue.claim_one().first_attempt_at == clock.now
 
 
-def test_retry_gives_all_retries_again(queue: Queue, clock: Clock) -> None:
+def test_a_retry_by_hand_gives_all_retries_again(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(max_retries=1)
     for generation in (1, 2):
         queue.attempt("transient")
@@ -127,7 +127,7 @@ def test_retry_gives_all_retries_again(queue: Queue, clock: Clock) -> None:
         assert (email.generation, email.retries) == (generation, 0)
 
 
-def test_retry_of_an_expired_email_forgets_its_end(queue: Queue, clock: Clock) -> None:
+def test_a_retry_of_an_expired_email_removes_its_expiry(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + HOUR)
     clock.forward(HOUR)
     queue.run("SELECT mailgres.expire()")
@@ -136,7 +136,7 @@ def test_retry_of_an_expired_email_forgets_its_end(queue: Queue, clock: Clock) -
 
 
 @pytest.mark.usefixtures("clock")
-def test_retry_of_a_cancelled_email(queue: Queue) -> None:
+def test_a_cancelled_email_can_be_retried(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run(CANCEL, queue_id)
     assert queue.value(RETRY, queue_id) is True
@@ -186,7 +186,7 @@ def test_retry_of_an_uncertain_email_after_the_window(queue: Queue, clock: Clock
 
 
 def test_retry_of_a_waiting_uncertain_email_after_the_window(queue: Queue, clock: Clock) -> None:
-    """Whoever accepts a duplicate gets a new key, with a window of its own."""
+    """A retry that accepts a duplicate gets a new key, with a window of its own."""
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue()
     queue.attempt("ambiguous")
@@ -210,7 +210,7 @@ def test_retry_of_an_uncertain_email_without_keys(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_operate_reschedule(queue: Queue, clock: Clock, hours: int) -> None:
+def test_reschedule_email_changes_the_time(queue: Queue, clock: Clock, hours: int) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + 5 * HOUR)
     then = clock.now + hours * HOUR
     assert queue.value("SELECT reschedule_email(%s, %s)", queue_id, then) is True
@@ -222,14 +222,14 @@ def test_operate_reschedule(queue: Queue, clock: Clock, hours: int) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_reschedule_from_ready_to_later(queue: Queue) -> None:
+def test_a_ready_email_can_be_rescheduled_to_later(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run(RESCHEDULE, queue_id)
     assert queue.claim() == []
     assert queue.events(queue_id) == ["rescheduled"]
 
 
-def test_reschedule_beyond_the_end(queue: Queue, clock: Clock) -> None:
+def test_reschedule_email_refuses_a_time_after_the_expiry(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + HOUR)
     assert refusal(queue, RESCHEDULE, queue_id) == "MG008"
     assert refusal(queue, "SELECT reschedule_email(%s, NULL)", queue_id) == "MG008"
@@ -252,7 +252,7 @@ REFUSALS = [
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("statement", "status", "sqlstate"), REFUSALS)
-def test_operate_refused_by_status(
+def test_actions_are_refused_in_other_statuses(
     queue: Queue, statement: str, status: str, sqlstate: str
 ) -> None:
     queue_id = queue.enqueue()
@@ -265,7 +265,9 @@ def test_operate_refused_by_status(
 
 @pytest.mark.parametrize("statement", [CANCEL, RETRY, RESCHEDULE])
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_operate_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
+def test_actions_on_an_unknown_email_are_refused(
+    queue: Queue, statement: str, queue_id: UUID | None
+) -> None:
     assert refusal(queue, statement, queue_id) == "MG020"
 
 

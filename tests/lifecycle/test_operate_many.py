@@ -46,7 +46,7 @@ def every_kind(queue: Queue) -> dict[str, UUID]:
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("accept", [False, True])
-def test_operate_on_many_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT001
+def test_retrying_many_reports_why_each_was_skipped(queue: Queue, accept: bool) -> None:  # noqa: FBT001
     kinds = every_kind(queue)
     said = retry(queue, *kinds.values(), accept=accept)
     assert {kind: said[key] for kind, key in kinds.items()} == {
@@ -65,7 +65,7 @@ def test_operate_on_many_retry(queue: Queue, accept: bool) -> None:  # noqa: FBT
 
 
 @pytest.mark.usefixtures("clock")
-def test_operate_on_many_cancel(queue: Queue) -> None:
+def test_cancelling_many_reports_why_each_was_skipped(queue: Queue) -> None:
     kinds = every_kind(queue)
     said = reported(queue, CANCEL, list(kinds.values()), None)
     assert {kind: said[key] for kind, key in kinds.items()} == {
@@ -80,7 +80,7 @@ def test_operate_on_many_cancel(queue: Queue) -> None:
     assert reported(queue, CANCEL, [kinds["pending"]], None) == {kinds["pending"]: "MG021"}
 
 
-def test_operate_on_many_reschedule(queue: Queue, clock: Clock) -> None:
+def test_rescheduling_many_reports_why_each_was_skipped(queue: Queue, clock: Clock) -> None:
     kinds = every_kind(queue)
     kinds["expires"] = queue.enqueue(expires_at=clock.now + timedelta(minutes=5))
     said = reported(queue, RESCHEDULE, list(kinds.values()))
@@ -97,7 +97,7 @@ def test_operate_on_many_reschedule(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_only_what_still_has_the_status(queue: Queue) -> None:
+def test_bulk_actions_skip_emails_whose_status_has_changed(queue: Queue) -> None:
     first, second = dead(queue), dead(queue)
     queue.run("SELECT retry_email(%s)", first)
     said = reported(queue, RETRY, [first, second], None, ["failed"])
@@ -106,7 +106,7 @@ def test_only_what_still_has_the_status(queue: Queue) -> None:
     assert queue.email(first).status == "pending"
 
 
-def test_a_key_that_protects_is_kept(queue: Queue, clock: Clock) -> None:
+def test_retrying_many_keeps_a_key_that_still_protects(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue(max_retries=0)
     queue.attempt("ambiguous")
@@ -136,7 +136,7 @@ def batch_of(queue: Queue, size: int) -> list[UUID]:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_batch_goes_again_whole(queue: Queue) -> None:
+def test_a_retried_batch_is_sent_again_whole(queue: Queue) -> None:
     queue.use_provider(WITH_KEYS)
     ids = batch_of(queue, 3)
     assert retry(queue, ids[0]) == dict.fromkeys(ids), "the others are reported, too"
@@ -148,7 +148,7 @@ def test_a_batch_goes_again_whole(queue: Queue) -> None:
 def test_of_a_batch_that_is_no_longer_whole_each_needs_consent(queue: Queue) -> None:
     queue.use_provider(WITH_KEYS)
     first, *others = batch_of(queue, 3)
-    queue.run("SELECT record_email_event('delivered', %s)", first)
+    queue.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", first)
     assert retry(queue, *others) == dict.fromkeys(others, "MG024")
     assert retry(queue, *others, accept=True) == dict.fromkeys(others)
     assert {(queue.email(key).generation, queue.email(key).batch_id) for key in others} == {
@@ -156,8 +156,8 @@ def test_of_a_batch_that_is_no_longer_whole_each_needs_consent(queue: Queue) -> 
     }
 
 
-def test_nobody_is_waited_for(committed: Queue, connect: Connect) -> None:
-    """What somebody else holds is reported; the rest is done."""
+def test_bulk_actions_skip_locked_rows(committed: Queue, connect: Connect) -> None:
+    """Rows that another session holds are reported; the rest is done."""
     held, free = dead(committed), dead(committed)
     other = connect(autocommit=False)
     other.execute("SELECT FROM email_queue WHERE id = %s FOR UPDATE", [held])
@@ -241,7 +241,7 @@ def test_the_newest_are_found_without_reading_the_archive(queue: Queue, code: st
 
 
 @pytest.mark.parametrize("archived", [False, True])
-def test_operate_on_many_purge(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
+def test_purging_skips_letters_that_died_again(queue: Queue, clock: Clock, archived: bool) -> None:  # noqa: FBT001
     first, again, alive = dead(queue), dead(queue), queue.enqueue()
     died = {key: queue.email(key).dead_at for key in (first, again)}
     clock.forward(timedelta(minutes=1))

@@ -17,7 +17,7 @@ def ready(queue: Queue) -> int:
     return count
 
 
-def test_only_what_is_due(queue: Queue, clock: Clock) -> None:
+def test_only_due_emails_are_promoted(queue: Queue, clock: Clock) -> None:
     for minutes in (1, 2, 3):
         queue.enqueue(scheduled_for=clock.now + minutes * MINUTE)
     assert (queue.value("SELECT mailgres.promote()"), ready(queue)) == (0, 0)
@@ -26,7 +26,7 @@ def test_only_what_is_due(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT mailgres.promote()") == 0
 
 
-def test_in_bounded_steps_soonest_first(queue: Queue, clock: Clock) -> None:
+def test_promotion_works_in_bounded_steps_soonest_first(queue: Queue, clock: Clock) -> None:
     ids = [queue.enqueue(scheduled_for=clock.now + minutes * MINUTE) for minutes in (3, 1, 2)]
     clock.forward(HOUR)
     assert queue.value("SELECT mailgres.promote(2)") == 2
@@ -34,13 +34,13 @@ def test_in_bounded_steps_soonest_first(queue: Queue, clock: Clock) -> None:
     assert (queue.value("SELECT mailgres.promote(2)"), ready(queue)) == (1, 3)
 
 
-def test_the_claim_promotes_first(queue: Queue, clock: Clock) -> None:
+def test_a_claim_promotes_due_emails_first(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + MINUTE)
     clock.forward(MINUTE)
     assert queue.claim_one().id == queue_id
 
 
-def test_what_expired_meanwhile_dies(queue: Queue, clock: Clock) -> None:
+def test_promotion_marks_expired_emails_as_dead(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + MINUTE, expires_at=clock.now + HOUR)
     clock.forward(HOUR)
     queue.run("SELECT mailgres.promote()")
@@ -57,7 +57,9 @@ def test_promotion_is_not_logged(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("scheduled", [timedelta(0), 2 * HOUR])
-def test_promote_expire(queue: Queue, clock: Clock, scheduled: timedelta) -> None:
+def test_waiting_emails_die_when_they_expire(
+    queue: Queue, clock: Clock, scheduled: timedelta
+) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + scheduled, expires_at=clock.now + 3 * HOUR)
     clock.forward(3 * HOUR - timedelta(seconds=1))
     assert queue.value("SELECT mailgres.expire()") == 0
@@ -77,7 +79,7 @@ def test_expire_keeps_the_last_fault(queue: Queue, clock: Clock) -> None:
     assert queue.email(queue_id).error_message.endswith("; last fault: mailbox busy")
 
 
-def test_expire_in_bounded_steps(queue: Queue, clock: Clock) -> None:
+def test_expire_works_in_bounded_steps(queue: Queue, clock: Clock) -> None:
     for _ in range(3):
         queue.enqueue(expires_at=clock.now + HOUR)
     clock.forward(HOUR)
@@ -85,7 +87,7 @@ def test_expire_in_bounded_steps(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_what_is_being_sent_does_not_expire(
+def test_an_email_in_flight_does_not_expire(
     queue: Queue,
     clock: Clock,
     started: bool,  # noqa: FBT001
@@ -100,8 +102,8 @@ def test_what_is_being_sent_does_not_expire(
     assert queue.email(claimed.id).status == "sending"
 
 
-def test_promote_when_it_expires(queue: Queue, clock: Clock) -> None:
-    """Per email, else per template, else for all; counted from when it may be sent."""
+def test_the_expiry_comes_from_email_template_or_settings(queue: Queue, clock: Clock) -> None:
+    """The email decides, then its template, then the settings; counted from when it may be sent."""
     start = clock.now + HOUR
     assert queue.email(queue.enqueue()).expires_at is None
     queue.run("UPDATE mailgres.settings SET expires_after = '24 hours'")
@@ -112,7 +114,7 @@ def test_promote_when_it_expires(queue: Queue, clock: Clock) -> None:
     assert queue.email(queue.enqueue(expires_at=start)).expires_at == start
 
 
-def test_expired_is_never_claimed(queue: Queue, clock: Clock) -> None:
+def test_an_expired_email_is_never_claimed(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + HOUR)
     clock.forward(HOUR)
     assert queue.claim() == []

@@ -44,7 +44,7 @@ def delays(queue: Queue, policy: str, retry: int, count: int = 1, **own: Any) ->
     return [row[0] for row in rows]
 
 
-def test_every_policy_is_tested(queue: Queue) -> None:
+def test_every_seeded_policy_is_tested(queue: Queue) -> None:
     seeded = queue.rows("SELECT name, max_retries FROM mailgres.retry_policies")
     assert {row.name: row.max_retries for row in seeded} == {
         name: len(waits) for name, waits in POLICIES.items()
@@ -52,7 +52,7 @@ def test_every_policy_is_tested(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_retry_policies_waits(queue: Queue, policy: str) -> None:
+def test_each_policy_waits_as_documented(queue: Queue, policy: str) -> None:
     low, high = JITTER.get(policy, (1.0, 1.0))
     for retry, wait in enumerate(POLICIES[policy], 1):
         for delay in delays(queue, policy, retry, count=20):
@@ -61,7 +61,9 @@ def test_retry_policies_waits(queue: Queue, policy: str) -> None:
 
 @pytest.mark.parametrize("policy", LONGEST)
 @pytest.mark.parametrize("retry", [20, 1000, 2**31 - 1])
-def test_retry_policies_longest_wait(queue: Queue, policy: str, retry: int) -> None:
+def test_no_wait_is_longer_than_the_cap_of_its_policy(
+    queue: Queue, policy: str, retry: int
+) -> None:
     low, high = JITTER.get(policy, (1.0, 1.0))
     (delay,) = delays(queue, policy, retry)
     assert LONGEST[policy] * low <= delay <= LONGEST[policy] * high
@@ -88,7 +90,7 @@ SPANS = """
 """
 
 
-def test_no_span_that_somebody_sets_is_longer_than_can_be_calculated_with(queue: Queue) -> None:
+def test_every_interval_column_has_an_upper_bound(queue: Queue) -> None:
     """It would make every outcome, every email or a janitor fail."""
     spans = queue.rows(SPANS)
     assert len(spans) > 10
@@ -121,7 +123,7 @@ def test_jitter_is_a_uniform_distribution(queue: Queue, policy: str, retry: int)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES.keys() - JITTER.keys()))
-def test_retry_policies_no_jitter(queue: Queue, policy: str) -> None:
+def test_policies_without_jitter_always_wait_the_same(queue: Queue, policy: str) -> None:
     assert len(set(delays(queue, policy, 1, count=50))) == 1
 
 
@@ -139,14 +141,14 @@ def test_retry_policies_no_jitter(queue: Queue, policy: str) -> None:
         ("development", {"first": timedelta(0)}, [0, 0]),
     ],
 )
-def test_an_email_has_its_own_waits(
+def test_an_email_may_override_the_waits_of_its_policy(
     queue: Queue, policy: str, own: dict[str, Any], waits: list[float]
 ) -> None:
     assert [delays(queue, policy, retry, **own)[0] for retry in range(1, len(waits) + 1)] == waits
 
 
 def tries(queue: Queue, clock: Clock) -> list[timedelta]:
-    """Let the one email fail until it is dead; the waits between its tries."""
+    """Let the one email fail until it is dead; return the waits between its attempts."""
     waits = []
     while (email := queue.attempt("transient")).status == "pending":
         waits.append(email.next_retry_at - clock.now)
@@ -160,12 +162,12 @@ def seconds(*values: float) -> list[timedelta]:
     return [timedelta(seconds=value) for value in values]
 
 
-def test_policy_of_the_email(queue: Queue, clock: Clock) -> None:
+def test_the_policy_of_the_email_is_used(queue: Queue, clock: Clock) -> None:
     queue.enqueue(retry_policy="patient")
     assert tries(queue, clock) == seconds(300, 600)
 
 
-def test_policy_of_the_template(queue: Queue, clock: Clock) -> None:
+def test_the_policy_of_the_template_is_used(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE email_templates SET retry_policy = 'development'")
     queue.enqueue()
     assert tries(queue, clock) == seconds(0.5, 1)
@@ -177,13 +179,13 @@ def test_policy_of_the_email_before_that_of_the_template(queue: Queue, clock: Cl
     assert tries(queue, clock) == seconds(300, 600)
 
 
-def test_retry_policies_default_policy(queue: Queue, clock: Clock) -> None:
+def test_the_default_policy_of_the_settings_is_used(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET retry_policy = 'patient'")
     queue.enqueue()
     assert tries(queue, clock) == seconds(300, 600)
 
 
-def test_own_count_and_delays(queue: Queue, clock: Clock) -> None:
+def test_an_email_may_override_count_and_delays(queue: Queue, clock: Clock) -> None:
     queue.enqueue(
         max_retries=5, retry_delay=timedelta(seconds=10), max_retry_delay=timedelta(seconds=50)
     )
@@ -199,8 +201,10 @@ def test_a_plain_insert_has_the_default_policy(queue: Queue, clock: Clock) -> No
 
 
 @pytest.mark.parametrize("policy", ["stepped", "patient", "development"])
-def test_calculate_next_retry_time(queue: Queue, clock: Clock, policy: str) -> None:
-    """What it foretells is what happens."""
+def test_calculate_next_retry_time_predicts_the_next_attempt(
+    queue: Queue, clock: Clock, policy: str
+) -> None:
+    """The predicted time is the time of the next attempt."""
     queue.run("UPDATE mailgres.settings SET retry_policy = %s", policy)
     queue.enqueue()
     for retries in range(len(POLICIES[policy])):

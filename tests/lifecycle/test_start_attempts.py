@@ -18,7 +18,7 @@ def _without_keys(queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
 
 
-def test_start_attempts_marks_what_begins(queue: Queue, clock: Clock) -> None:
+def test_start_attempts_records_the_start_of_each_attempt(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     assert claimed.attempt_started_at is None
@@ -27,7 +27,7 @@ def test_start_attempts_marks_what_begins(queue: Queue, clock: Clock) -> None:
     assert queue.email(claimed.id).attempt_started_at == clock.now
 
 
-def test_with_keys_the_claim_suffices(queue: Queue, clock: Clock) -> None:
+def test_providers_with_keys_need_no_start_of_attempts(queue: Queue, clock: Clock) -> None:
     queue.use_provider("resend")
     queue.enqueue()
     assert queue.claim_one().attempt_started_at == clock.now
@@ -45,7 +45,7 @@ PAUSES = {
 
 
 @pytest.mark.parametrize("pause", PAUSES.values(), ids=PAUSES.keys())
-def test_a_pause_gives_back(queue: Queue, pause: str) -> None:
+def test_start_attempts_gives_back_paused_emails(queue: Queue, pause: str) -> None:
     queue_id = queue.enqueue()
     claimed = queue.claim_one()
     queue.run(pause)
@@ -70,7 +70,7 @@ def test_a_suppressed_address_is_cancelled(queue: Queue, tenant: str) -> None:
     queue.suppress("ana@example.com", tenant)
     assert queue.start_attempts([claimed]) == set()
     email = queue.email(queue_id)
-    assert (email.status, email.error_message) == ("cancelled", "the address is suppressed")
+    assert (email.status, email.error_message) == ("cancelled", "the address is suppressed: manual")
     assert not is_leased(email)
 
 
@@ -81,7 +81,7 @@ def test_the_suppression_of_another_tenant_does_not_matter(queue: Queue) -> None
     assert queue.start_attempts([claimed]) == {claimed.id}
 
 
-def test_too_late_is_dead(queue: Queue, clock: Clock) -> None:
+def test_start_attempts_marks_expired_emails_as_dead(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + timedelta(seconds=10))
     claimed = queue.claim_one()
     clock.forward(timedelta(seconds=10))
@@ -110,8 +110,8 @@ def test_a_lost_lease_does_not_begin(queue: Queue, clock: Clock) -> None:
     assert queue.email(held.id) == held
 
 
-def test_start_attempts_one_of_many(queue: Queue) -> None:
-    """What may not be sent does not hold up the others."""
+def test_an_email_that_must_not_be_sent_does_not_stop_the_others(queue: Queue) -> None:
+    """An email that must not be sent does not delay the others."""
     for number in range(4):
         queue.enqueue(recipient_email=f"user{number}@example.com")
     claimed = queue.claim()
@@ -123,7 +123,7 @@ def test_start_attempts_one_of_many(queue: Queue) -> None:
     assert {row.id for row in done if row.refused is None} == kept
 
 
-def test_start_attempts_give_back(queue: Queue, clock: Clock) -> None:
+def test_give_back_makes_emails_pending_again(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     due = queue.email(queue_id).next_retry_at
     claimed = queue.claim_one()
@@ -138,7 +138,7 @@ def test_start_attempts_give_back(queue: Queue, clock: Clock) -> None:
     assert queue.claim_one("second").id == queue_id
 
 
-def test_give_back_only_what_is_ones_own(queue: Queue) -> None:
+def test_give_back_needs_the_token_of_the_lease(queue: Queue) -> None:
     queue.enqueue()
     held = queue.claim_one()
     assert queue.rows("SELECT mailgres.give_back(%s, %s)", uuid4(), [held.id]) == []
@@ -148,7 +148,7 @@ def test_give_back_only_what_is_ones_own(queue: Queue) -> None:
 EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
 
 
-def test_start_attempts_extend(queue: Queue, clock: Clock) -> None:
+def test_extend_prolongs_the_lease(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     held = queue.claim_one()
     clock.forward(timedelta(seconds=59))
@@ -160,22 +160,22 @@ def test_start_attempts_extend(queue: Queue, clock: Clock) -> None:
     assert done.refused is None
 
 
-def test_start_attempts_extend_never_shortens(queue: Queue) -> None:
+def test_extend_never_shortens_a_lease(queue: Queue) -> None:
     queue.enqueue()
     (held,) = queue.claim(lease="30 minutes")
     queue.run(EXTEND, held.lease_token, [held.id], MINUTE)
     assert queue.email(held.id).lease_until == held.lease_until
 
 
-def test_extend_only_what_is_ones_own(queue: Queue) -> None:
+def test_extend_needs_the_token_of_the_lease(queue: Queue) -> None:
     queue.enqueue()
     held = queue.claim_one()
     assert queue.rows(EXTEND, uuid4(), [held.id], 10 * MINUTE) == []
     assert queue.email(held.id) == held
 
 
-def test_extend_waits_for_nobody(committed: Queue, connect: Connect) -> None:
-    """Who waits while holding other rows can be half of a deadlock."""
+def test_extend_skips_locked_rows(committed: Queue, connect: Connect) -> None:
+    """A session that waits while it holds other rows can be part of a deadlock."""
     for _ in range(3):
         committed.enqueue()
     held = committed.claim()
@@ -205,7 +205,7 @@ EXTEND = "SELECT mailgres.extend(%s, %s, %s)"
 def test_a_lease_does_not_grow(
     queue: Queue, clock: Clock, held: timedelta, lease: timedelta | None, then: timedelta
 ) -> None:
-    """Who waited long before his call has no longer a call for that."""
+    """A worker that waited long before its call gets no longer lease for it."""
     queue.enqueue()
     claimed = queue.claim_one()
     queue.run(EXTEND, claimed.lease_token, [claimed.id], held + MINUTE)

@@ -83,7 +83,7 @@ def unfixed(queue: Queue) -> Queue:
 
 
 @pytest.mark.parametrize("assignments", REFUSED.values(), ids=REFUSED.keys())
-def test_state_refused(unfixed: Queue, assignments: str) -> None:
+def test_the_queue_refuses_contradicting_columns(unfixed: Queue, assignments: str) -> None:
     with pytest.raises(psycopg.errors.IntegrityError) as refusal, unfixed.conn.transaction():
         unfixed.run(columns(assignments))
     assert isinstance(
@@ -92,7 +92,7 @@ def test_state_refused(unfixed: Queue, assignments: str) -> None:
 
 
 @pytest.mark.parametrize("assignments", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_state_accepted(unfixed: Queue, assignments: str) -> None:
+def test_the_queue_accepts_consistent_columns(unfixed: Queue, assignments: str) -> None:
     unfixed.run(columns(assignments))
 
 
@@ -121,23 +121,25 @@ def test_state_accepted(unfixed: Queue, assignments: str) -> None:
         ("email_templates", "route = 'none such'"),
     ],
 )
-def test_state_settings_are_checked(queue: Queue, table: str, assignments: str) -> None:
+def test_settings_and_policies_refuse_bad_values(
+    queue: Queue, table: str, assignments: str
+) -> None:
     with pytest.raises(psycopg.errors.IntegrityError), queue.conn.transaction():
         queue.run(f"UPDATE {table} SET {assignments}")
 
 
-def test_there_is_one_row_of_settings(queue: Queue) -> None:
+def test_a_second_row_of_settings_is_refused(queue: Queue) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation), queue.conn.transaction():
         queue.run("INSERT INTO mailgres.settings (retry_policy) VALUES ('stepped')")
 
 
-def test_state_suppressions_are_checked(queue: Queue) -> None:
+def test_suppressions_refuse_bad_values(queue: Queue) -> None:
     statement = "INSERT INTO email_suppressions (recipient_email, reason) VALUES (%s, %s)"
     with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():
         queue.run(statement, "ana@example.com", "bored")
 
 
-def test_every_table_is_logged(queue: Queue) -> None:
+def test_no_table_is_unlogged(queue: Queue) -> None:
     unlogged = queue.rows(
         "SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname IN ('public', 'mailgres') AND c.relpersistence <> 'p'"
@@ -145,7 +147,7 @@ def test_every_table_is_logged(queue: Queue) -> None:
     assert unlogged == []
 
 
-def test_at_most_six_indexes(queue: Queue) -> None:
+def test_the_queue_has_at_most_six_indexes(queue: Queue) -> None:
     assert (
         queue.value("SELECT count(*) FROM pg_index WHERE indrelid = 'email_queue'::regclass") <= 6
     )

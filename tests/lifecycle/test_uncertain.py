@@ -1,4 +1,4 @@
-"""A try whose outcome is unknown: repeated where a key protects, else a person decides."""
+"""An attempt with an unknown outcome: retried where a key protects, else a person decides."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MINUTE = timedelta(minutes=1)
 
 
 def ambiguous(queue: Queue, provider: str, template: str = HOLD, **options: Any) -> UUID:
-    """Enqueue an email whose first try may have arrived."""
+    """Enqueue an email whose first attempt may have arrived."""
     queue.use_provider(provider)
     queue_id = queue.enqueue(template, **options)
     queue.attempt("ambiguous", message="timed out")
     return queue_id
 
 
-def test_repeated_with_the_same_key(queue: Queue, clock: Clock) -> None:
+def test_an_uncertain_email_is_retried_with_the_same_key(queue: Queue, clock: Clock) -> None:
     queue_id = ambiguous(queue, WITH_KEYS)
     since = clock.now
     clock.forward(MINUTE)
@@ -31,8 +31,8 @@ def test_repeated_with_the_same_key(queue: Queue, clock: Clock) -> None:
     assert (claimed.first_attempt_at, claimed.uncertain_since) == (since, since)
 
 
-def test_a_definite_fault_later_leaves_it_uncertain(queue: Queue, clock: Clock) -> None:
-    """A later connection that is refused says nothing about the earlier try."""
+def test_a_later_definite_fault_leaves_an_email_uncertain(queue: Queue, clock: Clock) -> None:
+    """A later connection that is refused says nothing about the earlier attempt."""
     ambiguous(queue, WITH_KEYS, max_retries=1)
     since = clock.now
     clock.forward(MINUTE)
@@ -45,7 +45,7 @@ def test_a_definite_fault_later_leaves_it_uncertain(queue: Queue, clock: Clock) 
 
 
 @pytest.mark.parametrize("outcome", ["rate", "quota", "config"])
-def test_waiting_leaves_it_uncertain(queue: Queue, clock: Clock, outcome: str) -> None:
+def test_rate_limits_leave_an_email_uncertain(queue: Queue, clock: Clock, outcome: str) -> None:
     ambiguous(queue, WITH_KEYS)
     since = clock.now
     clock.forward(MINUTE)
@@ -53,7 +53,9 @@ def test_waiting_leaves_it_uncertain(queue: Queue, clock: Clock, outcome: str) -
 
 
 @pytest.mark.parametrize("outcome", ["sent", "permanent"])
-def test_an_answer_settles_it(queue: Queue, clock: Clock, outcome: str) -> None:
+def test_a_definite_answer_settles_an_uncertain_email(
+    queue: Queue, clock: Clock, outcome: str
+) -> None:
     ambiguous(queue, WITH_KEYS)
     clock.forward(MINUTE)
     assert queue.attempt(outcome).uncertain_since is None
@@ -71,7 +73,7 @@ def test_a_fault_before_the_call_is_no_answer(queue: Queue, clock: Clock, provid
     assert queue.claim_one().generation == int(accept)
 
 
-def test_not_moved_to_another_provider(queue: Queue, clock: Clock) -> None:
+def test_an_uncertain_email_stays_with_its_provider(queue: Queue, clock: Clock) -> None:
     """Another provider does not know the key."""
     queue_id = ambiguous(queue, WITH_KEYS)
     queue.use_provider(WITHOUT_KEYS)
@@ -84,7 +86,7 @@ def test_not_moved_to_another_provider(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["ambiguous", "transient", "quota", "config"])
-def test_dies_when_its_key_would_no_longer_protect(
+def test_an_uncertain_email_dies_when_its_key_no_longer_protects(
     queue: Queue, clock: Clock, outcome: str
 ) -> None:
     queue_id = ambiguous(queue, WITH_KEYS, max_retries=99)
@@ -94,14 +96,16 @@ def test_dies_when_its_key_would_no_longer_protect(
     assert (email.status, email.dead_reason) == ("failed", "uncertain")
 
 
-def test_repeated_until_just_before(queue: Queue, clock: Clock) -> None:
+def test_an_uncertain_email_is_retried_until_its_key_window_ends(
+    queue: Queue, clock: Clock
+) -> None:
     ambiguous(queue, WITH_KEYS, max_retries=99, retry_delay=MINUTE, max_retry_delay=MINUTE)
     clock.forward(23 * HOUR - MINUTE - timedelta(seconds=1))
     assert queue.attempt("ambiguous").status == "pending"
 
 
-def test_not_claimed_after_the_window(queue: Queue, clock: Clock) -> None:
-    """Nobody looked at it for a day: it is not repeated with a key that has expired."""
+def test_an_uncertain_email_is_not_claimed_after_its_key_window(queue: Queue, clock: Clock) -> None:
+    """After a day it is not retried with a key that has expired."""
     queue_id = ambiguous(queue, WITH_KEYS)
     clock.forward(23 * HOUR)
     assert queue.claim() == []
@@ -110,13 +114,15 @@ def test_not_claimed_after_the_window(queue: Queue, clock: Clock) -> None:
     assert "timed out" in email.error_message
 
 
-def test_uncertain_without_keys_hold(queue: Queue, clock: Clock) -> None:
+def test_without_keys_an_uncertain_email_is_held(queue: Queue, clock: Clock) -> None:
     email = queue.email(ambiguous(queue, WITHOUT_KEYS, HOLD))
     assert (email.status, email.dead_reason) == ("failed", "uncertain")
     assert (email.uncertain_since, email.retries) == (clock.now, 0)
 
 
-def test_uncertain_without_keys_resend(queue: Queue, clock: Clock) -> None:
+def test_without_keys_an_uncertain_email_is_resent_if_the_template_says_so(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = ambiguous(queue, WITHOUT_KEYS, RESEND)
     email = queue.email(queue_id)
     assert (email.status, email.retries, email.uncertain_since) == ("pending", 1, clock.now)
@@ -136,7 +142,7 @@ def test_without_a_template_a_person_decides(queue: Queue) -> None:
     assert queue.attempt("ambiguous").dead_reason == "uncertain"
 
 
-def test_uncertain_since_the_call_began(queue: Queue, clock: Clock) -> None:
+def test_an_email_is_uncertain_since_its_call_started(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue.enqueue()
     claimed = queue.claim_one()
@@ -157,7 +163,7 @@ def test_a_key_seen_with_other_content_is_never_repeated(queue: Queue, provider:
 
 
 def test_expired_while_waiting_is_uncertain(queue: Queue, clock: Clock) -> None:
-    """That it may have arrived is what a person has to know."""
+    """The reason says that it may have arrived."""
     queue_id = ambiguous(queue, WITH_KEYS, expires_at=clock.now + HOUR)
     clock.forward(HOUR)
     assert queue.claim() == []
@@ -169,7 +175,7 @@ def test_expired_while_waiting_is_uncertain(queue: Queue, clock: Clock) -> None:
 def test_a_suppressed_address_is_settled_in_the_end(
     queue: Queue, clock: Clock, provider: str
 ) -> None:
-    """It is not repeated, not called cancelled, and not put off for ever."""
+    """It is not retried, not called cancelled, and not deferred forever."""
     queue_id = ambiguous(queue, provider, RESEND)
     queue.suppress()
     for _ in range(30):

@@ -20,7 +20,7 @@ Warned = tuple[str | None, str | None, str | None, str | None]
 
 @pytest.fixture
 def warnings(queue: Queue) -> Iterator[list[Warned]]:
-    """What the server warns of while the test runs: severity, code, message, hint."""
+    """Yield what the server warns of while the test runs: severity, code, message, hint."""
     heard: list[Warned] = []
 
     def hear(said: psycopg.errors.Diagnostic) -> None:
@@ -123,7 +123,7 @@ def test_a_held_email_goes_again_when_a_duplicate_is_accepted(queue: Queue, cloc
     assert queue.claim_one().generation == 1
 
 
-def test_a_held_email_that_its_key_protects_goes_again(queue: Queue) -> None:
+def test_a_held_email_within_its_key_window_can_be_retried(queue: Queue) -> None:
     Clock(queue.conn)
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue(max_retries=0)
@@ -169,7 +169,7 @@ def test_an_email_taken_from_its_call_is_held_as_uncertain(queue: Queue, status:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_sent_email_is_sent_again_by_whoever_asks_for_it(queue: Queue) -> None:
+def test_a_sent_email_set_to_pending_by_hand_is_sent_again(queue: Queue) -> None:
     queue.enqueue()
     queue.attempt("sent")
     assert queue.conn.execute("UPDATE email_queue SET status = 'pending'").rowcount == 1

@@ -21,7 +21,7 @@ PLAIN = (
 ASLEEP = "10 minutes"
 
 
-class Ears:
+class Listener:
     """A connection that listens as a worker does."""
 
     def __init__(self, listener: psycopg.Connection, sender: psycopg.Connection) -> None:
@@ -30,7 +30,7 @@ class Ears:
         listener.execute("LISTEN mailgres")
 
     def heard(self) -> int:
-        """How many notifications came: those before one that is sent now."""
+        """Return how many notifications came: those before one that is sent now."""
         self._sender.execute("SELECT pg_notify('mailgres', 'end')")
         count = 0
         for notification in self._listener.notifies():
@@ -41,8 +41,8 @@ class Ears:
 
 
 @pytest.fixture
-def ears(connect: Connect) -> Ears:
-    return Ears(connect(), connect())
+def listener(connect: Connect) -> Listener:
+    return Listener(connect(), connect())
 
 
 def sleep(queue: Queue, until: str = ASLEEP) -> None:
@@ -62,75 +62,77 @@ def sleep(queue: Queue, until: str = ASLEEP) -> None:
         ("-1 second", "NULL", 0),
     ],
 )
-def test_wake_enqueue(
-    committed: Queue, ears: Ears, asleep: str | None, due: str, woken: int
+def test_enqueuing_wakes_a_worker_that_sleeps_longer(
+    committed: Queue, listener: Listener, asleep: str | None, due: str, woken: int
 ) -> None:
     if asleep:
         sleep(committed, asleep)
     committed.run(MAIL.format(due))
-    assert ears.heard() == woken
+    assert listener.heard() == woken
 
 
-def test_one_of_several_sleeps_longer(committed: Queue, ears: Ears) -> None:
+def test_enqueuing_wakes_if_any_worker_sleeps_longer(committed: Queue, listener: Listener) -> None:
     sleep(committed, "-1 second")
     committed.run("INSERT INTO mailgres.sleepers VALUES ('long', now() + interval '1 day')")
     committed.run(MAIL.format("now() + interval '1 hour'"))
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
 @pytest.mark.parametrize("statement", [BULK, PLAIN, f"{PLAIN}, ('welcome_user', 'b@example.com')"])
-def test_once_for_a_statement(committed: Queue, ears: Ears, statement: str) -> None:
+def test_one_statement_wakes_once(committed: Queue, listener: Listener, statement: str) -> None:
     sleep(committed)
     committed.run(statement)
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
 @pytest.mark.parametrize("first", ["NULL", "now() + interval '1 hour'"])
-def test_once_for_a_transaction(committed: Queue, ears: Ears, first: str) -> None:
+def test_one_transaction_wakes_once(committed: Queue, listener: Listener, first: str) -> None:
     """Also when the first email of it is for later."""
     sleep(committed)
     with committed.conn.transaction():
         committed.run(MAIL.format(first))
         committed.run(MAIL.format("NULL"))
         committed.run(MAIL.format("NULL"))
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
-def test_wake_each_transaction_anew(committed: Queue, ears: Ears) -> None:
+def test_each_transaction_checks_for_sleepers_again(committed: Queue, listener: Listener) -> None:
     """What a transaction has seen says nothing about the next of the same connection."""
     committed.run(MAIL.format("NULL"))
     sleep(committed)
     for _ in range(3):
         committed.run(MAIL.format("NULL"))
-    assert ears.heard() == 3
+    assert listener.heard() == 3
 
 
-def test_not_for_what_is_rolled_back(committed: Queue, ears: Ears) -> None:
+def test_a_rollback_wakes_no_worker(committed: Queue, listener: Listener) -> None:
     sleep(committed)
     with committed.conn.transaction(force_rollback=True):
         committed.run(MAIL.format("NULL"))
-    assert ears.heard() == 0
+    assert listener.heard() == 0
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 def test_a_worker_falls_asleep_before_the_commit(
-    committed: Queue, connect: Connect, ears: Ears, isolation: str
+    committed: Queue, connect: Connect, listener: Listener, isolation: str
 ) -> None:
     application = Queue(connect())
     application.run(f"BEGIN ISOLATION LEVEL {isolation}")
     application.run(MAIL.format("NULL"))
     sleep(committed)
     application.run("COMMIT")
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
-def test_not_before_the_commit(committed: Queue, connect: Connect, ears: Ears) -> None:
+def test_a_worker_is_woken_at_the_commit(
+    committed: Queue, connect: Connect, listener: Listener
+) -> None:
     sleep(committed)
     application = Queue(connect())
     with application.conn.transaction():
         application.run(MAIL.format("NULL"))
-        assert ears.heard() == 0
-    assert ears.heard() == 1
+        assert listener.heard() == 0
+    assert listener.heard() == 1
 
 
 @pytest.mark.parametrize(
@@ -146,40 +148,42 @@ def test_not_before_the_commit(committed: Queue, connect: Connect, ears: Ears) -
         ("SELECT retry_email(id) FROM email_queue", 1),
     ],
 )
-def test_wake_changes_by_hand(committed: Queue, ears: Ears, statement: str, woken: int) -> None:
+def test_changes_by_hand_that_make_an_email_due_wake_a_worker(
+    committed: Queue, listener: Listener, statement: str, woken: int
+) -> None:
     committed.run(MAIL.format("now() + interval '1 hour'"))
     sleep(committed)
     committed.run(statement)
-    assert ears.heard() == woken
+    assert listener.heard() == woken
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_wake_a_retry_wakes(committed: Queue, ears: Ears, status: str) -> None:
+def test_retry_email_wakes_a_worker(committed: Queue, listener: Listener, status: str) -> None:
     queue_id = committed.enqueue()
     committed.run("UPDATE email_queue SET status = %s", status)
     sleep(committed)
     committed.run("SELECT retry_email(%s)", queue_id)
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
-def test_what_a_worker_puts_back(committed: Queue, ears: Ears) -> None:
+def test_a_retry_or_given_back_email_wakes_workers(committed: Queue, listener: Listener) -> None:
     """By then it may sleep itself: it wakes to see when the email is due. Others do, too."""
     for _ in range(4):
         committed.enqueue()
     sent, retried, deferred, given_back = committed.claim()
     sleep(committed)
     committed.finish(report(sent, "sent"))
-    assert ears.heard() == 0
+    assert listener.heard() == 0
     committed.finish(report(retried, "transient"), report(deferred, "rate"))
-    assert ears.heard() == 1
+    assert listener.heard() == 1
     committed.run("SELECT mailgres.give_back(%s, %s)", given_back.lease_token, [given_back.id])
-    assert ears.heard() == 1
+    assert listener.heard() == 1
 
 
-def test_put_back_for_much_later(committed: Queue, ears: Ears) -> None:
-    """Whoever sleeps looks up before that anyway."""
+def test_a_retry_after_the_next_poll_wakes_no_worker(committed: Queue, listener: Listener) -> None:
+    """Sleeping workers poll before that anyway."""
     committed.enqueue(retry_policy="patient")
     (email,) = committed.claim()
     sleep(committed, "1 minute")
     committed.finish(report(email, "transient"))
-    assert ears.heard() == 0
+    assert listener.heard() == 0

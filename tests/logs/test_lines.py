@@ -35,7 +35,7 @@ SECRETS = (PASSWORD, "p@ss-w0rd-of-the-database", "re_a_key_of_resend", "re_a_ke
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where lines go; afterwards logging is as it was."""
+    """Yield where lines go; afterwards logging is as it was."""
     ours, root = logging.getLogger("mailgres"), logging.getLogger()
     before = ours.level, root.level, sys.excepthook, threading.excepthook
     lines = io.StringIO()
@@ -53,7 +53,7 @@ def reported(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_log_a_line(stream: io.StringIO) -> None:
+def test_a_log_line_is_json_with_its_keys(stream: io.StringIO) -> None:
     extra = {"action": "claim", "event": "Named", "emails": 3, "worker": None}
     logging.getLogger("mailgres.worker").warning("claimed %s", 3, extra=extra)
     (line,) = reported(stream)
@@ -69,7 +69,7 @@ def test_log_a_line(stream: io.StringIO) -> None:
     }
 
 
-def test_log_starting_again_replaces(stream: io.StringIO) -> None:
+def test_starting_the_log_again_replaces_the_handler(stream: io.StringIO) -> None:
     logs.start(SETTINGS, stream)
     logging.getLogger("mailgres").info("once")
     assert len(reported(stream)) == 1
@@ -86,7 +86,7 @@ def test_libraries_are_heard_from_warnings_on(stream: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_secrets_of_the_settings(stream: io.StringIO, secret: str) -> None:
+def test_secrets_of_the_settings_never_reach_the_log(stream: io.StringIO, secret: str) -> None:
     log = logging.getLogger("boto")
     log.error("refused %s.", secret, extra={"why": [f"key={secret}"], "about": {secret: secret}})
     assert secret not in stream.getvalue()
@@ -94,7 +94,7 @@ def test_secrets_of_the_settings(stream: io.StringIO, secret: str) -> None:
     assert line["why"] == [f"key={logs.SECRET}"]
 
 
-def test_an_exception_is_told_by_its_place(stream: io.StringIO) -> None:
+def test_an_exception_is_logged_with_its_place_and_without_its_text(stream: io.StringIO) -> None:
     try:
         int("550 <ana@example.com>: the content")
     except ValueError:
@@ -104,7 +104,7 @@ def test_an_exception_is_told_by_its_place(stream: io.StringIO) -> None:
     assert "content" not in stream.getvalue()
 
 
-def test_a_thread_that_fails(stream: io.StringIO) -> None:
+def test_an_exception_in_a_thread_is_logged_without_its_text(stream: io.StringIO) -> None:
     def fail() -> None:
         raise ValueError("ana@example.com: the content")
 
@@ -126,7 +126,7 @@ raise ValueError("ana@example.com: the content")
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_a_program_that_fails(form: str) -> None:
+def test_an_uncaught_exception_is_one_log_line(form: str) -> None:
     command = [sys.executable, "-c", FAILS.format(form=form)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -138,7 +138,7 @@ def test_a_program_that_fails(form: str) -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("text", ["one\ntwo", "one\r\x1b[2Jtwo", "one\u2028two", "one\x00two"])
 def test_a_line_stays_a_line(form: LogFormat, text: str) -> None:
-    """What others wrote cannot add a line to the log, nor clear somebody's terminal."""
+    """Text from outside cannot add a line to the log, nor clear a terminal."""
     record = logging.makeLogRecord(
         {"name": "x", "msg": text, "levelno": 30, "levelname": "WARNING", "why": {"a": text}}
     )
@@ -158,7 +158,7 @@ def test_auto_is_console_at_a_terminal() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab@.<>\"' \n:;,ç(")))
-def test_no_address_is_left(text: str) -> None:
+def test_redaction_leaves_no_address(text: str) -> None:
     assert not privacy.ADDRESS.search(redact_addresses(text).replace("<address>", ""))
 
 
@@ -168,7 +168,7 @@ def test_reason_is_the_first_line() -> None:
     assert reason(ValueError()) == "ValueError"
 
 
-def test_the_guard_of_the_suite() -> None:
+def test_the_privacy_guard_of_the_suite_finds_addresses() -> None:
     """What watches every test finds what it looks for."""
     privacy.remember(
         {"payload": {"deep": [{"er": "a very private word"}]}, "subject": "My subject"}

@@ -13,7 +13,7 @@ DATABASE = "mailgres_test_encoding"
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_only_utf8_is_migrated(server: Server, connect: Connect, encoding: str) -> None:
+def test_only_a_utf8_database_is_migrated(server: Server, connect: Connect, encoding: str) -> None:
     admin = connect(server.url)
     admin.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
     admin.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")

@@ -1,4 +1,4 @@
-"""A migration binds nothing that somebody planted, and takes over no schema of somebody else."""
+"""A migration binds no planted object, and takes over no schema of another owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mailgres.errors import MigrationFailed
 from security.conftest import Cluster, cluster
 from support.planted import alarms, restartable, uproot
 from support.postgres import Connect, Server, dump, run_script
-from support.schema import add_revision, copy_migrations, objects
+from support.schema import HEAD, add_revision, copy_migrations, objects
 
 __all__ = ["cluster"]
 
@@ -69,14 +69,14 @@ def test_a_migration_among_planted_objects_makes_the_same_schema(  # noqa: PLR09
 
 @pytest.fixture
 def owner(cluster: Cluster) -> Iterator[str]:
-    """The URL of a database for its owner, who is no superuser."""
+    """Yield the URL of a database for its owner, which is not a superuser."""
     with cluster.owner("CREATEROLE") as url:
         yield url
 
 
 @pytest.fixture
 def other(cluster: Cluster, owner: str) -> Iterator[psycopg.Connection]:
-    """Somebody else who may create schemas there."""
+    """Another role that may create schemas there."""
     with (
         cluster.server.role() as name,
         psycopg.connect(cluster.superuser_url(owner), autocommit=True) as connection,
@@ -111,7 +111,7 @@ VERSION_VIEW = """
 
 @pytest.mark.parametrize("contents", ["", VERSION_TABLE, VERSION_VIEW])
 @pytest.mark.parametrize("act", [upgrade, print_and_run])
-def test_a_schema_of_somebody_else_is_refused(  # noqa: PLR0917
+def test_a_schema_of_another_owner_is_refused(  # noqa: PLR0917
     cluster: Cluster,
     owner: str,
     other: psycopg.Connection,
@@ -164,10 +164,10 @@ def test_an_empty_schema_of_the_migrating_role_is_used(
 ) -> None:
     connect(empty_database_url).execute("CREATE SCHEMA mailgres")
     migrate.upgrade(empty_database_url, directory=migrations)
-    assert migrate.current(empty_database_url) == "0001_initial"
+    assert migrate.current(empty_database_url) == HEAD
 
 
-# All that a migration would call, made by somebody who waits for a superuser.
+# All that a migration would call, made by a role that waits for a superuser.
 FAKE_INSTALLATION = f"""
     CREATE SCHEMA mailgres;
     {VERSION_TABLE}
@@ -194,7 +194,7 @@ def test_a_planted_installation_runs_nothing_as_the_superuser_who_migrates(
 
 
 @pytest.mark.parametrize("who", ["a superuser", "a member"])
-def test_nobody_migrates_what_another_role_owns_without_saying_so(
+def test_migrating_what_another_role_owns_is_refused(
     cluster: Cluster, owner: str, other: psycopg.Connection, migrations: Path, who: str
 ) -> None:
     migrate.upgrade(owner, directory=migrations)
@@ -235,7 +235,7 @@ def test_a_superuser_migrates_what_another_superuser_owns(
     assert "which owns the schema mailgres" in notices[0]
 
 
-def test_an_object_of_somebody_else_in_the_schema_is_refused(
+def test_an_object_of_another_owner_in_the_schema_is_refused(
     owner: str, other: psycopg.Connection, migrations: Path
 ) -> None:
     """It could be bound into what the next migration makes."""
@@ -262,7 +262,7 @@ def test_an_object_of_somebody_else_in_the_schema_is_refused(
         "CREATE TYPE public.email_queue AS ENUM ('a')",
     ],
 )
-def test_a_name_of_ours_that_somebody_planted_is_refused(
+def test_a_planted_object_with_our_name_is_refused(
     cluster: Cluster, owner: str, other: psycopg.Connection, migrations: Path, planted: str
 ) -> None:
     with psycopg.connect(owner, autocommit=True) as connection:

@@ -23,12 +23,14 @@ def truth(server: Server) -> str:
         return dump(url)
 
 
-def test_schema_upgrade(truth: str, empty_database_url: str, migrations: Path) -> None:
+def test_an_upgrade_builds_the_schema_of_sql(
+    truth: str, empty_database_url: str, migrations: Path
+) -> None:
     migrate.upgrade(empty_database_url, directory=migrations)
     assert dump(empty_database_url) == truth
 
 
-def test_schema_alembic_upgrade_head(
+def test_alembic_builds_the_schema_of_sql(
     truth: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch, migrations: Path
 ) -> None:
     if migrations.parent != INI.parent:
@@ -39,7 +41,7 @@ def test_schema_alembic_upgrade_head(
 
 
 @pytest.mark.parametrize("arguments", [[], ["-1"], ["-1", "-v", "ON_ERROR_STOP=1"]])
-def test_schema_printed_script(
+def test_the_printed_script_builds_the_schema_of_sql(
     truth: str, empty_database_url: str, migrations: Path, arguments: list[str]
 ) -> None:
     output = run_script(empty_database_url, migrate.script(directory=migrations), *arguments)
@@ -48,7 +50,7 @@ def test_schema_printed_script(
     migrate.check(empty_database_url, directory=migrations)
 
 
-def test_schema_upgrade_downgrade_upgrade(
+def test_upgrade_downgrade_and_upgrade_build_the_schema_of_sql(
     truth: str, empty_database_url: str, migrations: Path
 ) -> None:
     migrate.upgrade(empty_database_url, directory=migrations)

@@ -13,8 +13,9 @@ import pytest
 from mailgres import migrate
 from mailgres.errors import MigrationFailed
 from mailgres.migrate import Change
+from mailgres.schema import revisions
 from support.postgres import Connect, Server, dump
-from support.schema import add_revision, copy_migrations, objects
+from support.schema import HEAD, NEXT, add_revision, copy_migrations, objects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,30 +42,27 @@ def test_a_failing_revision_leaves_nothing(empty_database_url: str, changeable: 
     add_revision(changeable, BROKEN)
     with pytest.raises(MigrationFailed) as raised:
         migrate.upgrade(empty_database_url, directory=changeable)
-    assert raised.value.message == ('0002_next.up.sql, line 3: relation "nowhere" does not exist')
+    assert raised.value.message == (f'{NEXT}.up.sql, line 3: relation "nowhere" does not exist')
     assert raised.value.hint
     assert "Nothing was changed" in raised.value.hint
     assert objects(empty_database_url) == []
 
 
-def test_a_failing_revision_leaves_the_one_before(database_url: str, changeable: Path) -> None:
+def test_a_failing_revision_leaves_the_revision_before(database_url: str, changeable: Path) -> None:
     add_revision(changeable, BROKEN)
     before = dump(database_url)
     with pytest.raises(MigrationFailed):
         migrate.upgrade(database_url, directory=changeable)
     assert dump(database_url) == before
-    assert migrate.current(database_url) == "0001_initial"
+    assert migrate.current(database_url) == HEAD
 
 
-def test_upgrade_and_downgrade_by_one(database_url: str, changeable: Path) -> None:
+def test_one_revision_can_be_upgraded_and_downgraded(database_url: str, changeable: Path) -> None:
     add_revision(changeable, "CREATE TABLE public.more ();", "DROP TABLE public.more;")
     before = dump(database_url)
-    assert migrate.upgrade(database_url, directory=changeable) == Change(
-        "0001_initial", "0002_next"
-    )
-    assert migrate.downgrade(database_url, "0001_initial", directory=changeable) == Change(
-        "0002_next", "0001_initial"
-    )
+    change = migrate.upgrade(database_url, directory=changeable)
+    assert (change.before, change.after) == (HEAD, NEXT)
+    assert migrate.downgrade(database_url, HEAD, directory=changeable) == Change(NEXT, HEAD)
     assert dump(database_url) == before
 
 
@@ -75,12 +73,12 @@ def test_sql_reaches_the_server_as_it_is(database_url: str, changeable: Path) ->
         assert connection.execute("SELECT * FROM t").fetchall() == [("100%s :x",)]
 
 
-def test_transaction_downgrade_leaves_nothing(database_url: str, migrations: Path) -> None:
-    assert migrate.downgrade(database_url, directory=migrations) == Change("0001_initial", None)
+def test_a_downgrade_to_base_leaves_nothing(database_url: str, migrations: Path) -> None:
+    assert migrate.downgrade(database_url, directory=migrations) == Change(HEAD, None)
     assert objects(database_url) == []
 
 
-def test_downgrade_leaves_what_is_not_ours(database_url: str, migrations: Path) -> None:
+def test_a_downgrade_leaves_objects_of_others(database_url: str, migrations: Path) -> None:
     with psycopg.connect(database_url) as connection:
         connection.execute("CREATE TABLE orders (id int)")
         connection.execute("CREATE FUNCTION total() RETURNS int LANGUAGE sql RETURN 1")
@@ -88,7 +86,9 @@ def test_downgrade_leaves_what_is_not_ours(database_url: str, migrations: Path) 
     assert objects(database_url) == ["function total()", "relation orders"]
 
 
-def test_downgrade_stops_at_what_depends_on_us(database_url: str, migrations: Path) -> None:
+def test_a_downgrade_stops_at_objects_that_depend_on_ours(
+    database_url: str, migrations: Path
+) -> None:
     with psycopg.connect(database_url) as connection:
         connection.execute("CREATE VIEW mine AS SELECT id FROM email_queue")
     before = dump(database_url)
@@ -105,31 +105,37 @@ def test_many_threads_do_the_work_once(empty_database_url: str, migrations: Path
 
     with ThreadPoolExecutor(4) as pool:
         changes = list(pool.map(upgrade, range(4)))
-    done = [change for change in changes if change.before is None]
-    assert done == [Change(None, "0001_initial")]
+    done = [change for change in changes if change.before is None or change.replaced]
+    assert [(change.before, change.after) for change in done] == [(None, HEAD)]
 
 
 def test_many_processes_do_the_work_once(empty_database_url: str, migrations: Path) -> None:
     command = [sys.executable, "-c", UPGRADE, empty_database_url, str(migrations)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = sorted(process.communicate(timeout=60)[0].strip() for process in started)
-    assert said == ["0001_initial", "0001_initial", "None"]
+    assert said == [HEAD, HEAD, "None"]
 
 
-def test_it_does_not_wait_for_another_migration_for_ever(
-    empty_database_url: str, changeable: Path, connect: Connect
+def test_a_migration_does_not_wait_forever_for_another(
+    empty_database_url: str,
+    migrations: Path,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(revisions, "OTHER_MIGRATION_SECONDS", 0.2)
     other = connect(empty_database_url)
     other.execute("SELECT pg_advisory_lock(7881696737188013427)")
-    with pytest.raises(MigrationFailed, match="lock timeout") as raised:
-        migrate.upgrade(empty_database_url, directory=changeable)
+    with pytest.raises(MigrationFailed, match="Another migration of this database") as raised:
+        migrate.upgrade(empty_database_url, directory=migrations)
     assert raised.value.hint
-    assert raised.value.hint.startswith("Another migration or a long transaction")
+    assert raised.value.hint.startswith("Nothing was changed: run `mailgres migrate` again")
+    assert objects(empty_database_url) == []
 
 
-def test_it_does_not_queue_behind_a_long_transaction(
-    database_url: str, changeable: Path, connect: Connect
+def test_a_migration_does_not_queue_behind_a_long_transaction(
+    database_url: str, changeable: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 2)
     add_revision(changeable, "ALTER TABLE public.email_queue ADD COLUMN more int;")
     other = connect(autocommit=False)
     other.execute("SELECT count(*) FROM email_queue")
@@ -139,7 +145,7 @@ def test_it_does_not_queue_behind_a_long_transaction(
     migrate.upgrade(database_url, directory=changeable)
 
 
-def test_postgrest_is_told_once(
+def test_postgrest_is_notified_once(
     empty_database_url: str, migrations: Path, connect: Connect
 ) -> None:
     listener = connect(empty_database_url)
@@ -184,7 +190,7 @@ def test_the_version_table_is_private(
         (MARK_SENT, "ALTER FUNCTION … RENAME"),
     ],
 )
-def test_names_that_are_taken(
+def test_a_migration_refuses_names_that_are_taken(
     empty_database_url: str, migrations: Path, connect: Connect, existing: str, hint: str
 ) -> None:
     connect(empty_database_url).execute(existing)
@@ -196,7 +202,9 @@ def test_names_that_are_taken(
     assert dump(empty_database_url) == before
 
 
-def test_a_role_that_may_not(empty_database_url: str, migrations: Path, server: Server) -> None:
+def test_a_role_without_rights_cannot_migrate(
+    empty_database_url: str, migrations: Path, server: Server
+) -> None:
     with server.role() as stranger:
         url = f"{empty_database_url}?options=-crole%3D{stranger}"
         with pytest.raises(MigrationFailed, match="permission denied") as raised:

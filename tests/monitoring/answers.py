@@ -19,6 +19,17 @@ DEAD_HOUR: Final = "date_trunc('hour', dead_at, 'UTC')"
 
 REMEMBER = """
     CREATE TABLE left_emails AS SELECT * FROM email_queue WITH NO DATA;
+    CREATE TABLE left_deliveries AS SELECT * FROM mailgres.deliveries WITH NO DATA;
+    CREATE VIEW all_deliveries AS
+        SELECT * FROM mailgres.deliveries
+        UNION ALL SELECT * FROM left_deliveries x
+        WHERE NOT EXISTS (SELECT FROM mailgres.deliveries d WHERE d.queue_id = x.queue_id)
+          AND NOT EXISTS (SELECT FROM email_queue q WHERE q.id = x.queue_id);
+    CREATE TABLE left_reported AS SELECT * FROM email_queue WITH NO DATA;
+    CREATE VIEW all_reported AS
+        SELECT * FROM email_queue
+        UNION ALL SELECT * FROM left_reported x
+        WHERE NOT EXISTS (SELECT FROM email_queue q WHERE q.id = x.id);
     CREATE TABLE left_logs AS SELECT * FROM email_logs WITH NO DATA;
     CREATE VIEW all_emails AS
         SELECT * FROM email_queue
@@ -33,6 +44,11 @@ NOTE = """
     DELETE FROM left_emails WHERE id IN (SELECT id FROM email_queue);
     INSERT INTO left_emails SELECT * FROM email_queue
     WHERE status IN ('sent', 'failed', 'cancelled');
+    DELETE FROM left_deliveries WHERE queue_id IN (SELECT id FROM email_queue);
+    DELETE FROM left_deliveries WHERE queue_id IN (SELECT queue_id FROM mailgres.deliveries);
+    INSERT INTO left_deliveries SELECT * FROM mailgres.deliveries;
+    DELETE FROM left_reported WHERE id IN (SELECT id FROM email_queue);
+    INSERT INTO left_reported SELECT * FROM email_queue;
     DELETE FROM left_logs WHERE id IN (SELECT id FROM email_logs);
     INSERT INTO left_logs SELECT * FROM email_logs;
 """
@@ -53,30 +69,60 @@ def counts(*statuses: str) -> str:
     return ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in statuses)
 
 
+DELIVERED = """
+    SELECT FROM all_deliveries d
+    WHERE d.queue_id = e.id AND d.seen & 3296 <> 0 AND d.bounced_at IS NULL
+"""
+RATES = f"""
+    SELECT x.by, x.name, date_trunc('day', e.created_at, 'UTC'), count(*),
+           count(*) FILTER (WHERE EXISTS ({DELIVERED})),
+           count(*) FILTER (WHERE d.bounced_at IS NOT NULL),
+           count(*) FILTER (WHERE d.seen & 512 <> 0), count(d.complained_at)
+    FROM all_reported e JOIN all_deliveries d ON d.queue_id = e.id AND d.seen & 3552 <> 0
+    CROSS JOIN LATERAL (VALUES
+        ('template', e.template_type::text), ('tenant', e.tenant_id::text),
+        ('domain', split_part(lower(e.recipient_email), '@', 2))) x(by, name)
+    WHERE e.created_at >= date_trunc('day', mailgres.now() - interval '30 days', 'UTC')
+    GROUP BY 1, 2, 3
+"""
 KPIS = f"""
-    WITH c AS (
+    WITH r AS (
+        SELECT count(*) FILTER (WHERE EXISTS (
+                   SELECT FROM all_deliveries d
+                   WHERE d.queue_id = e.id AND d.bounced_at IS NOT NULL)) AS bounced,
+               count(*) FILTER (WHERE EXISTS (
+                   SELECT FROM all_deliveries d
+                   WHERE d.queue_id = e.id AND d.seen & 3552 <> 0)) AS reported,
+               count(*) FILTER (WHERE EXISTS ({DELIVERED})) AS delivered,
+               sum(coalesce((
+                   SELECT greatest(date_part(
+                       'epoch', d.delivered_at - greatest(e.created_at, e.scheduled_for)), 0)
+                   FROM all_deliveries d
+                   WHERE d.queue_id = e.id AND d.bounced_at IS NULL), 0)) AS took
+        FROM all_reported e WHERE created_at >= {WEEK}
+    ), c AS (
         SELECT count(*) FILTER (WHERE status = 'sent') AS sent,
                count(*) FILTER (WHERE status = 'failed') AS failed,
-               count(*) FILTER (WHERE status = 'sent' AND (
-                   SELECT l.event FROM all_logs l
-                   WHERE l.queue_id = e.id AND l.event IN ('sent', 'bounced')
-                   ORDER BY l.id DESC LIMIT 1) = 'bounced') AS bounced,
                sum({TOOK}) FILTER (WHERE status = 'sent') AS seconds,
                count(*) FILTER (WHERE status = 'sent' AND retries > 0) AS recovered,
                count(*) FILTER (WHERE status IN ('sent', 'failed') AND retries > 0) AS retried
         FROM all_emails e WHERE created_at >= {WEEK}
     )
-    SELECT 'delivered', round(100.0 * (sent - bounced) / nullif(sent + failed, 0), 2) FROM c
-    UNION ALL SELECT 'time to delivery', round(seconds::numeric / nullif(sent, 0), 2) FROM c
+    SELECT 'delivered', CASE
+        WHEN delivered > 0 THEN round(100.0 * delivered / (reported + failed), 2)
+        ELSE round(100.0 * (sent - bounced) / nullif(sent + failed, 0), 2) END FROM c, r
+    UNION ALL SELECT 'time to delivery', CASE
+        WHEN delivered > 0 THEN round(took::numeric / delivered, 2)
+        ELSE round(seconds::numeric / nullif(sent, 0), 2) END FROM c, r
     UNION ALL
     SELECT 'recovered after a failure', round(100.0 * recovered / nullif(retried, 0), 2) FROM c
     UNION ALL SELECT 'dead', round(100.0 * failed / nullif(sent + failed, 0), 2) FROM c
 """
 FAIRNESS = f"""
-    SELECT coalesce(a.tenant_id, o.tenant_id), a.last_at, coalesce(a.tries, 0),
+    SELECT coalesce(a.tenant_id, o.tenant_id), a.last_at, coalesce(a.attempts, 0),
            coalesce(a.batch, 0), coalesce(o.emails, 0), coalesce(o.due, 0)
     FROM (
-        SELECT tenant_id, max(claimed_at) AS last_at, count(*) AS tries,
+        SELECT tenant_id, max(claimed_at) AS last_at, count(*) AS attempts,
                count(*) FILTER (WHERE claimed_at = newest) AS batch
         FROM (SELECT *, max(claimed_at) OVER (PARTITION BY tenant_id) AS newest
               FROM all_logs WHERE {MADE}) l
@@ -125,6 +171,20 @@ ANSWERS: Final = {
         ),
     ),
     "email_kpis": ("SELECT name, value FROM email_kpis", KPIS),
+    "email_delivery_rates": (
+        (
+            "SELECT by, name, day, reported, delivered, bounced, hard_bounced, complained"
+            " FROM email_delivery_rates"
+        ),
+        RATES,
+    ),
+    "email_deliveries": (
+        "SELECT id, status, state, delivered_at, bounced_at FROM email_deliveries",
+        (
+            "SELECT q.id, q.status, d.state, d.delivered_at, d.bounced_at FROM email_queue q"
+            " LEFT JOIN mailgres.deliveries d ON d.queue_id = q.id"
+        ),
+    ),
     "email_delivery_times": (
         "SELECT coalesce(within_seconds, 2147483647), emails FROM email_delivery_times",
         (
@@ -253,5 +313,5 @@ def assert_views_are_right(queue: Queue) -> None:
 
 
 def answer(queue: Queue, query: str) -> set[tuple[Any, ...]]:
-    """What a query gives, in no order."""
+    """Return what a query gives, in no order."""
     return set(queue.conn.execute(query.encode()).fetchall())

@@ -31,7 +31,7 @@ def measure(queue: Queue, clock: Clock, place: int) -> None:
 
 LEAVING = [
     *STEPS,
-    one("SELECT record_email_event('bounced', %s)"),
+    one("SELECT record_email_event(NULL, 'bounced', p_queue_id => %s)"),
     measure,
     leaving("DELETE FROM email_queue WHERE id = %s"),
     leaving("SELECT mailgres.archive_dead_letters()", timedelta(days=7)),
@@ -46,7 +46,9 @@ LEAVING = [
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=histories(LEAVING))
-def test_any_history(queue: Queue, clock: Clock, history: History) -> None:
+def test_every_view_is_right_after_any_history(
+    queue: Queue, clock: Clock, history: History
+) -> None:
     """Exact at any moment: before the deltas are added, while they are, and afterwards."""
     with queue.conn.transaction(force_rollback=True):
         remember(queue)

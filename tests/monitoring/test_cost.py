@@ -33,7 +33,7 @@ def large(server: Server, template: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_cost_no_sequential_scan(large: str, connect: Connect) -> None:
+def test_no_view_scans_the_queue(large: str, connect: Connect) -> None:
     connection = connect(large, autocommit=False)
     views = connection.execute("SELECT name, example FROM email_monitoring").fetchall()
     connection.rollback()

@@ -22,7 +22,7 @@ def measure(queue: Queue, every: str = "8 seconds") -> int:
     return count
 
 
-def test_who_asks_sees_what_was_counted(queue: Queue, clock: Clock) -> None:
+def test_views_show_the_depth_snapshot_and_its_time(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     assert measure(queue) == 1
     counted_at = clock.now
@@ -40,7 +40,7 @@ def test_an_empty_queue_has_been_counted_too(queue: Queue, clock: Clock) -> None
     assert (pending(queue).emails, pending(queue).as_of) == (0, counted_at)
 
 
-def test_when_no_worker_counts_whoever_asks_does(queue: Queue, clock: Clock) -> None:
+def test_views_count_themselves_when_the_snapshot_is_old(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     measure(queue)
     queue.enqueue()
@@ -50,7 +50,7 @@ def test_when_no_worker_counts_whoever_asks_does(queue: Queue, clock: Clock) -> 
         assert queue.rows(f"SELECT * FROM {view}"), view
 
 
-def test_it_is_not_counted_more_often_than_needed(queue: Queue, clock: Clock) -> None:
+def test_depth_is_not_counted_more_often_than_needed(queue: Queue, clock: Clock) -> None:
     assert measure(queue) == 1
     clock.forward(7 * SECOND)
     assert measure(queue) == 0
@@ -82,7 +82,7 @@ def test_what_takes_too_long_to_count_is_shown_as_it_was(
 
 
 def test_counting_takes_a_tenth_of_the_time_at_most(queue: Queue, clock: Clock) -> None:
-    """And is believed for longer, where it takes long: nobody else shall count meanwhile."""
+    """A count that took long is used for longer, so that no other session counts meanwhile."""
     measure(queue)
     queue.run("UPDATE mailgres.depth SET took = '4 seconds'")
     clock.forward(39 * SECOND)
@@ -91,7 +91,7 @@ def test_counting_takes_a_tenth_of_the_time_at_most(queue: Queue, clock: Clock) 
     assert measure(queue) == 1
 
 
-def test_a_clock_that_was_set_back(queue: Queue, clock: Clock) -> None:
+def test_a_snapshot_from_the_future_is_not_used(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     measure(queue)
     clock.forward(-3600 * SECOND)
@@ -99,7 +99,7 @@ def test_a_clock_that_was_set_back(queue: Queue, clock: Clock) -> None:
     assert measure(queue) == 1
 
 
-def test_what_is_gone_is_gone(queue: Queue, clock: Clock) -> None:
+def test_tenants_without_emails_leave_the_depth_snapshot(queue: Queue, clock: Clock) -> None:
     queue.enqueue(tenant_id="a")
     queue.enqueue(tenant_id="b")
     measure(queue)
@@ -111,7 +111,7 @@ def test_what_is_gone_is_gone(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT count(*) FROM mailgres.depth_by_template") == 0
 
 
-def test_depth_two_at_once(committed: Queue, connect: Connect) -> None:
+def test_two_counts_at_once_do_not_wait_for_each_other(committed: Queue, connect: Connect) -> None:
     """One counts; the other does not wait for it."""
     committed.enqueue()
     second = Queue(connect())
@@ -122,8 +122,10 @@ def test_depth_two_at_once(committed: Queue, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("status", ["pending", "sending"])
-def test_what_alerts_look_at(queue: Queue, clock: Clock, status: str) -> None:
-    """Since when something is due, or held by a worker; what waits for a sender's set-up."""
+def test_the_depth_snapshot_has_the_oldest_times_for_alerts(
+    queue: Queue, clock: Clock, status: str
+) -> None:
+    """Since when emails are due, or held by a worker; emails that are parked."""
     queue.enqueue()
     since = clock.now
     if status == "sending":
@@ -136,7 +138,7 @@ def test_what_alerts_look_at(queue: Queue, clock: Clock, status: str) -> None:
     )
 
 
-def test_depth_parked(queue: Queue) -> None:
+def test_parked_emails_are_counted_apart(queue: Queue) -> None:
     queue.enqueue()
     queue.attempt("config")
     found = queue.row("SELECT * FROM email_pending_by_template")
@@ -157,7 +159,7 @@ def measure_too_long(queue: Queue, connect: Connect) -> timedelta:
 def test_a_first_count_that_takes_too_long_is_remembered(
     committed: Queue, connect: Connect
 ) -> None:
-    """It is not tried again at once, and nobody is shown numbers that were never counted."""
+    """It is not retried at once, and the views show no numbers that were never counted."""
     queue, clock = committed, Clock(committed.conn)
     queue.enqueue()
     took = measure_too_long(queue, connect)
@@ -190,7 +192,7 @@ def test_then_as_many_are_counted_as_can_be(committed: Queue, connect: Connect) 
     assert (pending(queue).emails, pending(queue).at_least) == (10001, False)
 
 
-def test_it_is_planned_for_what_there_is_whoever_asks(queue: Queue) -> None:
+def test_counting_ignores_planner_settings_of_the_session(queue: Queue) -> None:
     queue.run(
         "INSERT INTO email_queue (template_type, recipient_email, ready)"
         " SELECT 'a', 'ana@example.com', true FROM generate_series(1, 2000)"

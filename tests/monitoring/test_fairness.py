@@ -21,11 +21,13 @@ def serve(queue: Queue, limit: int = 10) -> None:
 @pytest.mark.parametrize(
     ("rounds", "priority"), [(-1, 5), (0, 5), (1, 4), (2, 3), (3, 2), (4, 1), (5, 1), (10**12, 1)]
 )
-def test_priorities_rise_from_five_to_one(queue: Queue, rounds: int, priority: int) -> None:
+def test_round_robin_priority_rises_from_five_to_one(
+    queue: Queue, rounds: int, priority: int
+) -> None:
     assert queue.value("SELECT mailgres.round_robin_priority(%s)", rounds) == priority
 
 
-def test_a_tenant_that_is_served(queue: Queue, clock: Clock) -> None:
+def test_the_fairness_view_shows_when_a_tenant_was_served(queue: Queue, clock: Clock) -> None:
     for _ in range(5):
         queue.enqueue(tenant_id="a")
         queue.enqueue(tenant_id="b")
@@ -40,7 +42,7 @@ def test_a_tenant_that_is_served(queue: Queue, clock: Clock) -> None:
         assert (found.weight, found.paused) == (1, False)
 
 
-def test_a_tenant_that_waits(queue: Queue, clock: Clock) -> None:
+def test_the_fairness_view_counts_the_rounds_a_tenant_waits(queue: Queue, clock: Clock) -> None:
     """Its rounds are counted from when it was seen to wait, or was served."""
     queue.run("INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('b', mailgres.now())")
     for _ in range(30):
@@ -61,7 +63,7 @@ def test_a_tenant_that_waits(queue: Queue, clock: Clock) -> None:
     assert tenant(queue, "b").rounds_without_processing == 0
 
 
-def test_who_has_nothing_due_waits_for_no_round(queue: Queue, clock: Clock) -> None:
+def test_a_tenant_without_due_emails_waits_for_no_round(queue: Queue, clock: Clock) -> None:
     queue.enqueue(tenant_id="a")
     serve(queue)
     queue.claim()

@@ -22,7 +22,7 @@ OTHERS = """
 
 @pytest.fixture
 def watched(harness: WorkerHarness) -> Iterator[WorkerHarness]:
-    """A place to work, with the depth counted by whoever asks."""
+    """A queue whose depth is counted by its readers."""
     remember(harness)
     yield harness
     until(lambda: harness.value("SELECT mailgres.fold_rollups()") == 0, "everything is folded")
@@ -30,7 +30,7 @@ def watched(harness: WorkerHarness) -> Iterator[WorkerHarness]:
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(watched: WorkerHarness) -> None:
+def test_views_are_right_after_workers_were_killed(watched: WorkerHarness) -> None:
     watched.use_double(batch_size=3)
     emails = watched.fill(90, RESEND, tenants=5)
     double = {"batch_size": 3, "delay": 0.02}

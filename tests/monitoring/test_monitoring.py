@@ -28,7 +28,9 @@ OTHERS = {
     "email_time_between_attempts",
     "email_workers",
 }
-CLOSED_TO_WORKERS = {"email_retried", "email_common_errors", "email_dlq_entries"}
+CLOSED_TO_WORKERS = {
+    *("email_retried", "email_common_errors", "email_dlq_entries", "email_deliveries"),
+}
 """They show rows of the queue, which workers do not read."""
 
 
@@ -36,7 +38,7 @@ def names(queue: Queue) -> set[str]:
     return {row.name for row in queue.rows("SELECT name FROM email_monitoring")}
 
 
-def test_every_view_is_listed(queue: Queue) -> None:
+def test_every_view_is_listed_in_email_monitoring(queue: Queue) -> None:
     assert {f"public.{name}" for name in names(queue)} == ANALYSTS_VIEWS | {"public.email_alerts"}
 
 
@@ -52,12 +54,12 @@ def test_every_view_has_a_question_and_an_example(queue: Queue) -> None:
         assert view.example.endswith(";")
 
 
-def test_every_column_is_explained(queue: Queue) -> None:
+def test_every_column_of_a_view_has_a_comment(queue: Queue) -> None:
     assert queue.rows(COLUMNS) == []
 
 
 @pytest.mark.parametrize("role", [ANALYST, OPERATOR, WORKER])
-def test_views_every_example_runs(queue: Queue, role: str) -> None:
+def test_the_example_of_every_view_runs(queue: Queue, role: str) -> None:
     queue.enqueue()
     queue.attempt("permanent")
     for view in queue.rows("SELECT * FROM email_monitoring"):
@@ -69,7 +71,7 @@ def test_views_every_example_runs(queue: Queue, role: str) -> None:
             queue.run(view.example)
 
 
-def test_views_nobody_is_named(queue: Queue, clock: Clock) -> None:
+def test_no_view_for_analysts_shows_personal_data(queue: Queue, clock: Clock) -> None:
     """Whatever an analyst asks, no address, name or subject comes back."""
     queue.use_provider("resend")
     queue.enqueue(recipient_email="ana.secret@example.com", payload={"name": "Secretson"})
@@ -97,5 +99,7 @@ def test_views_nobody_is_named(queue: Queue, clock: Clock) -> None:
         (None, None),
     ],
 )
-def test_views_masks(queue: Queue, address: str | None, masked: str | None) -> None:
+def test_mask_email_hides_the_local_part(
+    queue: Queue, address: str | None, masked: str | None
+) -> None:
     assert queue.value("SELECT mailgres.mask_email(%s)", address) == masked

@@ -11,7 +11,7 @@ from security.conftest import acting_as
 from support.grants import ANALYST
 from support.queue import HOLD, RESEND, Clock, Queue, report
 
-# The query, and what to ask the view to be told the same.
+# The query, and the query of the view that must give the same.
 QUERIES = {
     "pending by template": (
         """SELECT template_type, COUNT(*) AS pending_count, AVG(retries) AS avg_retries,

@@ -35,7 +35,7 @@ def drain_worker(queue: Queue) -> list[UUID]:
     return ids
 
 
-def test_processor_claims_the_lease(queue: Queue, clock: Clock) -> None:
+def test_a_processor_claims_with_a_lease_without_a_token(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.claim_rpc()
     email = queue.email(queue_id)
@@ -48,7 +48,9 @@ def test_processor_claims_the_lease(queue: Queue, clock: Clock) -> None:
     )
 
 
-def test_it_comes_back_after_15_minutes(queue: Queue, clock: Clock) -> None:
+def test_an_email_of_a_silent_processor_is_pending_after_15_minutes(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = queue.enqueue()
     queue.claim_rpc()
     clock.forward(15 * MINUTE - timedelta(seconds=1))
@@ -59,7 +61,9 @@ def test_it_comes_back_after_15_minutes(queue: Queue, clock: Clock) -> None:
     assert [email.queue_id for email in queue.claim_rpc()] == [queue_id]
 
 
-def test_processor_claims_two_processors_overlap(committed: Queue, connect: Connect) -> None:
+def test_two_overlapping_processors_claim_different_emails(
+    committed: Queue, connect: Connect
+) -> None:
     """The second starts while the first has not committed: it gets others, without waiting."""
     ids = fill(committed, 12)
     first, second = Queue(connect()), Queue(connect())
@@ -81,7 +85,9 @@ def test_a_processor_and_a_worker_overlap(committed: Queue, connect: Connect) ->
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-def test_many_claim_at_once(committed: Queue, connect: Connect, workers: int) -> None:
+def test_processors_and_workers_at_once_claim_each_email_once(
+    committed: Queue, connect: Connect, workers: int
+) -> None:
     ids = fill(committed, 90)
     processors = [Queue(connect()) for _ in range(3)]
     others = [Queue(connect()) for _ in range(workers)]
@@ -103,8 +109,8 @@ def test_processor_claims_both_names_claim(committed: Queue, connect: Connect) -
 
 
 @pytest.mark.usefixtures("clock")
-def test_only_what_it_can_send(queue: Queue) -> None:
-    """It knows neither content of an email's own nor the keys of a try that may have arrived."""
+def test_processors_get_only_plain_emails_without_uncertain_attempts(queue: Queue) -> None:
+    """It can send neither inline content nor the keys of uncertain attempts."""
     queue.use_provider(WITH_KEYS)
     queue.enqueue("receipt", subject="Receipt", text="Thank you")
     uncertain = queue.enqueue()
@@ -117,8 +123,8 @@ def test_only_what_it_can_send(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_it_has_providers_of_its_own(queue: Queue) -> None:
-    """That ours are not open does not matter to it; a paused tenant does."""
+def test_the_state_of_our_providers_does_not_stop_a_processor(queue: Queue) -> None:
+    """Unusable providers of ours do not matter to it; a paused tenant does."""
     queue.run("UPDATE mailgres.providers SET circuit = 'open'")
     queue.run("INSERT INTO mailgres.tenants (tenant_id, paused_at) VALUES ('paused', now())")
     queue_id = queue.enqueue()
@@ -133,7 +139,7 @@ COLUMNS = ["queue_id", "user_id", "template_type", "recipient_email", "payload",
 @pytest.mark.parametrize(
     "name", ["process_pending_emails_for_retry", "get_pending_emails_for_retry"]
 )
-def test_processor_claims_columns(queue: Queue, name: str) -> None:
+def test_the_claims_of_processors_have_the_documented_columns(queue: Queue, name: str) -> None:
     queue.enqueue()
     cursor = queue.conn.execute(f"SELECT * FROM {name}(10)")
     described = cursor.description or []

@@ -17,7 +17,9 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-def test_mark_failed_through_all_retries(queue: Queue, clock: Clock, claimed: bool) -> None:  # noqa: FBT001
+def test_mark_email_failed_retries_by_the_policy_and_then_marks_dead(
+    queue: Queue, clock: Clock, *, claimed: bool
+) -> None:
     queue_id = queue.enqueue()
     for retries, wait in enumerate((MINUTE, 5 * MINUTE, 15 * MINUTE), 1):
         if claimed:
@@ -40,7 +42,7 @@ def test_mark_failed_through_all_retries(queue: Queue, clock: Clock, claimed: bo
 
 
 @pytest.mark.parametrize("message", ["", None])
-def test_mark_failed_without_a_message(queue: Queue, message: str | None) -> None:
+def test_mark_email_failed_accepts_a_missing_message(queue: Queue, message: str | None) -> None:
     queue_id = queue.enqueue(max_retries=0)
     assert queue.value("SELECT mark_email_failed(%s, %s)", queue_id, message) is True
     assert queue.email(queue_id).error_message == "failed without a message"
@@ -60,7 +62,7 @@ def test_a_worker_is_not_disturbed(queue: Queue, begin: bool) -> None:  # noqa: 
 
 
 @pytest.mark.parametrize("status", ["sent", "failed", "cancelled"])
-def test_what_is_settled_stays_so(queue: Queue, status: str) -> None:
+def test_mark_email_failed_changes_no_settled_email(queue: Queue, status: str) -> None:
     queue_id = queue.enqueue()
     queue.run("UPDATE email_queue SET status = %s", status)
     before = queue.email(queue_id)
@@ -69,17 +71,23 @@ def test_what_is_settled_stays_so(queue: Queue, status: str) -> None:
 
 
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_mark_failed_an_unknown_email(queue: Queue, queue_id: UUID | None) -> None:
+def test_mark_email_failed_returns_false_for_an_unknown_email(
+    queue: Queue, queue_id: UUID | None
+) -> None:
     assert queue.value(FAILED, queue_id) is False
 
 
-def test_too_late_to_retry(queue: Queue, clock: Clock) -> None:
+def test_mark_email_failed_marks_an_email_without_time_to_retry_as_dead(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = queue.enqueue(expires_at=clock.now + MINUTE)
     assert queue.value(FAILED, queue_id) is True
     assert queue.email(queue_id).dead_reason == "expired"
 
 
-def test_while_a_worker_claims(committed: Queue, connect: Connect) -> None:
+def test_mark_email_failed_waits_for_the_claim_of_a_worker(
+    committed: Queue, connect: Connect
+) -> None:
     """The worker's claim is not committed yet when the processor reports."""
     queue_id = committed.enqueue()
     worker, processor = Queue(connect()), Queue(connect())
@@ -92,7 +100,9 @@ def test_while_a_worker_claims(committed: Queue, connect: Connect) -> None:
     assert committed.email(queue_id) == claimed
 
 
-def test_a_worker_does_not_get_it_meanwhile(committed: Queue, connect: Connect) -> None:
+def test_a_worker_does_not_claim_an_email_that_is_being_marked_failed(
+    committed: Queue, connect: Connect
+) -> None:
     """The processor's report is not committed yet when a worker claims."""
     queue_id = committed.enqueue()
     worker, processor = Queue(connect()), Queue(connect())
@@ -117,7 +127,7 @@ def test_two_reports_of_the_last_try(committed: Queue, connect: Connect) -> None
     assert committed.events(queue_id) == ["dead"]
 
 
-def test_failed_then_sent(queue: Queue) -> None:
+def test_mark_email_sent_corrects_an_earlier_failure(queue: Queue) -> None:
     """Two runs of a processor overlapped; the one that sent it is right."""
     queue_id = queue.enqueue(max_retries=0)
     queue.run(FAILED, queue_id)

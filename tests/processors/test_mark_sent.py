@@ -46,7 +46,9 @@ STATES: dict[str, tuple[Callable[[Queue], Any], bool]] = {
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_with_an_id_it_always_wins(queue: Queue, clock: Clock, state: str) -> None:
+def test_mark_email_sent_with_an_id_wins_in_every_state(
+    queue: Queue, clock: Clock, state: str
+) -> None:
     queue_id = queue.enqueue()
     STATES[state][0](queue)
     clock.forward(timedelta(seconds=9))
@@ -88,7 +90,9 @@ def test_an_empty_id_is_none(queue: Queue, empty: str | None) -> None:
 
 @pytest.mark.parametrize("statement", [WITH_ID, WITHOUT_ID])
 @pytest.mark.parametrize("queue_id", [uuid4(), None])
-def test_mark_sent_an_unknown_email(queue: Queue, statement: str, queue_id: UUID | None) -> None:
+def test_mark_email_sent_returns_false_for_an_unknown_email(
+    queue: Queue, statement: str, queue_id: UUID | None
+) -> None:
     assert queue.value(statement, queue_id) is False
 
 
@@ -116,7 +120,7 @@ def test_the_worker_that_comes_later_changes_nothing(queue: Queue, outcome: str)
 
 
 @pytest.mark.parametrize(("statement", "wins"), [(WITH_ID, True), (WITHOUT_ID, False)])
-def test_while_a_worker_claims(
+def test_mark_email_sent_waits_for_the_claim_of_a_worker(
     committed: Queue,
     connect: Connect,
     statement: str,
@@ -137,8 +141,10 @@ def test_while_a_worker_claims(
 
 
 @pytest.mark.parametrize("outcome", ["sent", "transient", "permanent"])
-def test_while_a_worker_reports(committed: Queue, connect: Connect, outcome: str) -> None:
-    """The worker's report is not committed yet: the email is out all the same."""
+def test_mark_email_sent_wins_over_a_report_of_a_worker(
+    committed: Queue, connect: Connect, outcome: str
+) -> None:
+    """The worker's report is not committed yet; the email was sent."""
     queue_id = committed.enqueue()
     worker, processor = Queue(connect()), Queue(connect())
     claimed = worker.claim_one()
@@ -152,7 +158,9 @@ def test_while_a_worker_reports(committed: Queue, connect: Connect, outcome: str
 
 
 @pytest.mark.parametrize("outcome", ["sent", "transient", "permanent"])
-def test_while_the_processor_reports(committed: Queue, connect: Connect, outcome: str) -> None:
+def test_a_worker_reports_too_late_after_mark_email_sent(
+    committed: Queue, connect: Connect, outcome: str
+) -> None:
     """The processor's report is not committed yet: the worker's comes too late."""
     queue_id = committed.enqueue()
     worker, processor = Queue(connect()), Queue(connect())
@@ -169,7 +177,7 @@ def test_while_the_processor_reports(committed: Queue, connect: Connect, outcome
     assert committed.events(queue_id) == ["sent"]
 
 
-def test_mark_sent_the_hold(queue: Queue, clock: Clock) -> None:
+def test_no_worker_gets_an_email_that_is_held_and_sent_inline(queue: Queue, clock: Clock) -> None:
     """Enqueue for later, send inline, mark: no worker ever gets it."""
     queue_id = queue.enqueue(scheduled_for=clock.now + timedelta(minutes=2))
     assert queue.claim() == queue.claim_rpc() == []
@@ -184,7 +192,7 @@ def test_the_hold_when_the_inline_send_dies(queue: Queue, clock: Clock) -> None:
     assert queue.claim_one().id == queue_id
 
 
-def test_the_hold_among_busy_workers(committed: Queue, connect: Connect) -> None:
+def test_busy_workers_do_not_claim_held_emails(committed: Queue, connect: Connect) -> None:
     """Applications enqueue with a hold and mark, while workers claim all the time."""
     applications = [Queue(connect()) for _ in range(2)]
     workers = [Queue(connect()) for _ in range(2)]

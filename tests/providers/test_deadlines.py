@@ -84,7 +84,9 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("opened", "code"), [(resend, "no_answer"), (ses, "ReadTimeoutError")], ids=["resend", "ses"]
 )
-def test_an_answer_that_never_ends(opened: Callable[[str], Provider], code: str, drip: str) -> None:
+def test_a_call_ends_at_its_deadline_however_slowly_bytes_arrive(
+    opened: Callable[[str], Provider], code: str, drip: str
+) -> None:
     """It may have been sent, and the thread is free again."""
     with dripping(*DRIPS[drip]) as url:
         provider = opened(url)
@@ -94,7 +96,7 @@ def test_an_answer_that_never_ends(opened: Callable[[str], Provider], code: str,
 
 
 @pytest.mark.parametrize("opened", [resend, ses])
-def test_a_check_ends_too(opened: Callable[[str], Provider]) -> None:
+def test_a_check_ends_at_its_deadline(opened: Callable[[str], Provider]) -> None:
     with dripping(*DRIPS["one header"]) as url:
         provider = opened(url)
         assert provider.check().verdict == "ambiguous"
@@ -107,7 +109,7 @@ class Plain:
     sock: socket.socket | None = None
 
     def putrequest(self) -> None:
-        """Nothing goes out."""
+        """Nothing is sent."""
 
 
 class Connection(Watched, Plain):
@@ -116,7 +118,7 @@ class Connection(Watched, Plain):
 
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_a_connection_belongs_to_the_call_that_uses_it_now(*, taken_over: bool) -> None:
-    """A call that is over its time does not end that of another, who has its connection."""
+    """A call beyond its deadline does not end the next call on the same connection."""
     connection = Connection()
     mine, theirs = socket.socketpair()
     with mine, theirs:
@@ -134,7 +136,7 @@ def test_a_connection_belongs_to_the_call_that_uses_it_now(*, taken_over: bool) 
                 assert theirs.recv(1) == b"x"
 
 
-def test_a_call_that_comes_too_late_to_its_connection() -> None:
+def test_a_call_whose_deadline_has_passed_does_not_connect() -> None:
     with within(0.01) as watch:
         until(lambda: watch.expired, "it is over its time")
         with pytest.raises(TimeoutError):

@@ -82,7 +82,7 @@ def test_a_long_answer_of_resend_is_cut_before_it_is_classified(
 
 
 class Talker:
-    """A provider of somebody's own that says a lot."""
+    """A custom provider with long answers."""
 
     name = kind = "talker"
     capabilities = Capabilities()

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mailgres.model import Attachment
-from mailgres.providers.capture.provider import as_eml, as_json
 from mailgres.providers.header import Unsendable, mailbox
 from mailgres.providers.mime import Letter, compose, envelope, message_id, write
 from providers.mails import PDF, mail
@@ -44,7 +43,7 @@ def shape(message: EmailMessage) -> Any:
     return kind
 
 
-def test_mime_headers() -> None:
+def test_a_message_has_its_headers_and_hides_bcc() -> None:
     message = mail(
         reply_to="Help <help@example.com>",
         cc=["c1@example.com", "c2@example.com"],
@@ -75,7 +74,7 @@ def test_the_message_id_is_the_same_for_every_try() -> None:
     assert compose(message).count(message_id(message).encode()) == 1
 
 
-def test_mime_who_receives() -> None:
+def test_the_envelope_names_each_recipient_once() -> None:
     who = envelope(mail(cc=["c@example.com"], bcc=["b@faß.de", "c@example.com", "ana@example.org"]))
     assert who.sender == "noreply@example.com"
     assert who.recipients == ("ana@example.org", "c@example.com", "b@xn--fa-hia.de")
@@ -113,7 +112,9 @@ def test_mime_who_receives() -> None:
         ({"attachments": [LOGO], "html": None}, ("multipart/mixed", ["text/plain", "image/png"])),
     ],
 )
-def test_mime_parts(given: dict[str, Any], expected: Any) -> None:
+def test_a_message_has_the_mime_structure_of_its_parts(
+    given: dict[str, Any], expected: Any
+) -> None:
     assert shape(of(**given)) == expected
 
 
@@ -126,7 +127,7 @@ def test_inline_files_are_found_by_the_html() -> None:
 
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "Multipart/mixed"])
-def test_files_that_are_messages_stay_files(kind: str) -> None:
+def test_attached_messages_stay_files(kind: str) -> None:
     parsed = of(attachments=[Attachment("a.eml", kind, None, b"Subject: x\r\n\r\nx")])
     (file,) = parsed.iter_attachments()
     assert file.get_content_type() == "application/octet-stream"
@@ -145,7 +146,7 @@ FILE_NAMES = [
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
-def test_mime_names_of_files(name: str) -> None:
+def test_names_of_attachments_arrive_unchanged(name: str) -> None:
     parsed = of(attachments=[Attachment(name, "application/pdf", None, b"x")])
     assert [part.get_filename() for part in parsed.iter_attachments()] == [name]
 
@@ -187,7 +188,7 @@ SENDERS = [
 
 
 @pytest.mark.parametrize(("sender", "name", "address"), SENDERS)
-def test_mime_senders(sender: str, name: str, address: str) -> None:
+def test_senders_with_names_are_encoded(sender: str, name: str, address: str) -> None:
     (found,) = of(from_email=sender)["From"].addresses
     assert (found.display_name, found.addr_spec) == (name, address)
     assert mailbox(sender, "it").isascii()
@@ -223,7 +224,7 @@ LINE_BREAKS = [
         {"headers": {"X-A{}Bcc": "x@evil.example"}},
     ],
 )
-def test_no_field_adds_a_line(given: dict[str, Any], breaks: str) -> None:
+def test_no_field_of_an_email_can_add_a_header_line(given: dict[str, Any], breaks: str) -> None:
     def fill(value: Any) -> Any:
         if isinstance(value, dict):
             return {fill(key): fill(each) for key, each in value.items()}
@@ -251,7 +252,7 @@ def test_headers_that_an_email_may_not_bring(name: str) -> None:
         Attachment("a", "application/pdf", "x>\r\nX: y", b""),
     ],
 )
-def test_files_add_no_line(file: Attachment) -> None:
+def test_attachments_with_line_breaks_in_their_fields_are_refused(file: Attachment) -> None:
     with pytest.raises(Unsendable):
         compose(mail(attachments=[file]))
 
@@ -289,20 +290,12 @@ def test_whatever_is_written_is_read(
     assert attached.get_payload(decode=True) == text.encode()
 
 
-def test_long_values_without_blanks() -> None:
+def test_long_header_values_without_blanks_stay_whole() -> None:
     url = f"<https://example.com/{'a' * 870}>"
     assert of(headers={"List-Unsubscribe": url})["List-Unsubscribe"] == url
     assert of(subject="x" * 998)["Subject"] == "x" * 998
 
 
-def test_a_captured_message_as_a_file() -> None:
-    message = mail(subject="Olá", cc=["c@example.com"], headers={"X-A": "b"}, reply_to="r@b.de")
-    parsed = parse(as_eml(as_json(message), "some-id"))
-    assert parsed["Message-ID"] == "<some-id@mailgres>"
-    assert (parsed["Subject"], parsed["Cc"], parsed["X-A"]) == ("Olá", "c@example.com", "b")
-    assert shape(parsed) == ("multipart/alternative", ["text/plain", "text/html"])
-
-
-def test_a_letter_needs_little() -> None:
+def test_a_message_with_only_the_required_fields_is_valid() -> None:
     parsed = parse(write(Letter("a@b.de", "c@d.de", "Hi")))
     assert [name for name, _ in parsed.items()][:3] == ["From", "To", "Subject"]

@@ -1,7 +1,7 @@
-"""Behind a proxy, how far a call got is told as exactly as without one.
+"""Behind a proxy, the outcome of a call is known as exactly as without one.
 
 urllib3 says "unable to connect to proxy" also of a connection that broke after the request had left
-on it. Whoever believes that sends the email a second time.
+on it. Trusting that would send the email a second time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def leading_nowhere(*_: Any) -> Reply:
 
 @pytest.fixture(params=["resend", "ses"])
 def service(request: pytest.FixtureRequest) -> Iterator[tuple[Opened, Any]]:
-    """How to reach a service, and its double."""
+    """Yield how to reach a service, and its double."""
     if request.param == "resend":
         with resend_double.serve(resend_double.ResendDouble()) as running:
             yield resend, running
@@ -100,7 +100,7 @@ def sent_through(url: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) 
     ("proxy", "verdict"),
     [(passing, "sent"), (resetting, "ambiguous"), (hanging_up, "ambiguous")],
 )
-def test_a_request_that_arrived(
+def test_a_request_that_reached_the_provider_through_a_proxy_is_classified(
     service: tuple[Opened, Any], proxy: Answering, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, double = service
@@ -109,12 +109,14 @@ def test_a_request_that_arrived(
     assert len(double.accepted()) == 1
 
 
-NOTHING_SENT = [(resend, "unreached"), (ses, "no_proxy_connection")]
+NOTHING_SENT = [(resend, "no_connection"), (ses, "no_proxy_connection")]
 
 
 @pytest.mark.parametrize("target", ["http://mail.invalid", ELSEWHERE])
 @pytest.mark.parametrize(("opened", "code"), NOTHING_SENT)
-def test_no_proxy(opened: Opened, code: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_proxy_means_that_no_call_was_made(
+    opened: Opened, code: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     reported = sent_through(f"http://127.0.0.1:{port}", opened(target), monkeypatch)
@@ -122,7 +124,9 @@ def test_no_proxy(opened: Opened, code: str, target: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("opened", "code"), NOTHING_SENT)
-def test_proxy_no_tunnel(opened: Opened, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_refuses_the_tunnel_means_that_no_call_was_made(
+    opened: Opened, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The proxy is there, and says that it leads nowhere."""
     with serving(leading_nowhere) as url:
         assert sent_through(url, opened(ELSEWHERE), monkeypatch) == ("transient", code)
@@ -131,10 +135,10 @@ def test_proxy_no_tunnel(opened: Opened, code: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("opened", "code"), [(resend, "no_answer"), (ses, "ReadTimeoutError")], ids=["resend", "ses"]
 )
-def test_a_call_that_is_cut_off(
+def test_a_call_that_only_gets_interim_answers_ends_at_its_deadline(
     opened: Callable[[str, float], Provider], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Soon, soon, for ever: when its time is over, the call ends without a word of an answer."""
+    """Interim answers never end: at its deadline the call ends without an answer."""
     interim = b"HTTP/1.1 100 Continue\r\n\r\n"
     with dripping(interim, interim) as url:
         provider = opened("http://mail.invalid", TIMEOUT_SECONDS)

@@ -18,11 +18,11 @@ ACCOUNTS = [
     Account(
         "ses-eu", "ses", {"region": "eu-west-1", "configuration_set": "events", "profile": "acme"}
     ),
-    Account("smtp", "smtp", {"url": "smtp://me:pw@mx"}),
+    Account("smtp", "smtp", {"url": "smtp://me:pw@mx", "webhook_secret": ("whsec_x",)}),
 ]
 
 
-def keep(messages: Sequence[Mapping[str, Any]]) -> None:
+def keep(messages: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     raise AssertionError(messages)
 
 
@@ -31,7 +31,7 @@ def test_there_is_a_sample_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("account", ACCOUNTS, ids=lambda account: account.name)
-def test_provider_registry_every_kind(account: Account) -> None:
+def test_every_kind_of_provider_can_be_opened(account: Account) -> None:
     provider = open_provider(account, timeout=5, connections=2, keep=keep)
     try:
         assert (provider.name, provider.kind) == (account.name, account.kind)
@@ -44,17 +44,17 @@ def test_provider_registry_every_kind(account: Account) -> None:
     ("account", "needed"),
     [(Account("resend-a", "resend"), "api_key"), (Account("smtp-a", "smtp"), "url")],
 )
-def test_provider_registry_what_is_missing(account: Account, needed: str) -> None:
+def test_opening_a_provider_names_a_missing_setting(account: Account, needed: str) -> None:
     with pytest.raises(MailgresError, match=f"{account.name} needs {needed}"):
         open_provider(account, timeout=5, connections=2, keep=keep)
 
 
-def test_a_kind_that_does_not_exist() -> None:
+def test_opening_an_unknown_kind_of_provider_is_an_error() -> None:
     with pytest.raises(MailgresError, match="no kind of provider 'pigeon'"):
         open_provider(Account("pigeon", "pigeon"), timeout=5, connections=2, keep=keep)
 
 
-def test_provider_registry_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ses_without_boto3_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mailgres.providers.ses.provider", raising=False)
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MailgresError) as raised:

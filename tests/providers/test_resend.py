@@ -30,7 +30,7 @@ def one(provider: ResendProvider, message: Message | None = None) -> Result:
 # What is sent
 
 
-def test_it_is_a_provider(provider: ResendProvider) -> None:
+def test_the_resend_provider_has_the_provider_interface(provider: ResendProvider) -> None:
     checked: Provider = provider
     assert (checked.name, checked.kind) == ("resend", "resend")
     assert checked.capabilities.idempotent
@@ -82,7 +82,7 @@ def test_attachments_and_messages_without_a_batch_go_by_themselves(
         assert result == Result("sent", ids[str(message.email.id)])
 
 
-def test_everything_of_a_message_arrives(
+def test_every_field_of_a_message_reaches_resend(
     provider: ResendProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -130,7 +130,9 @@ def test_everything_of_a_message_arrives(
     }
 
 
-def test_odd_tags_are_taken(provider: ResendProvider, double: ResendDouble) -> None:
+def test_tags_with_unusual_characters_are_accepted(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
     assert one(provider, mail(tags={"größe": "x" * 300, "a.b": "ü"})).verdict == "sent"
     assert len(double.accepted()) == 1
 
@@ -140,7 +142,9 @@ def test_odd_tags_are_taken(provider: ResendProvider, double: ResendDouble) -> N
 
 @pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
 @pytest.mark.parametrize("name", FAULTS)
-def test_resend_provider_faults(opened: Open, double: ResendDouble, name: str, count: int) -> None:
+def test_each_fault_of_resend_has_its_class(
+    opened: Open, double: ResendDouble, name: str, count: int
+) -> None:
     fault, verdict = FAULTS[name]
     double.add_faults(Fault(**vars(fault)))
     provider = opened()
@@ -183,30 +187,30 @@ def test_a_repeated_call_is_taken_once(
 
 
 @pytest.mark.parametrize("count", [1, 3], ids=["single", "batch"])
-def test_resend_provider_nobody_listens(opened: Open, count: int) -> None:
+def test_a_refused_connection_to_resend_is_transient(opened: Open, count: int) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     provider = opened(url=f"http://127.0.0.1:{port}")
     for result in provider.send(batch(count)):
-        assert (result.verdict, result.code) == ("transient", "unreached")
+        assert (result.verdict, result.code) == ("transient", "no_connection")
 
 
 @pytest.mark.parametrize(
     "url",
     ["http://no-such-host.invalid", "nonsense", "ftp://127.0.0.1", "http://[::", "http://:1"],
 )
-def test_an_address_that_leads_nowhere(opened: Open, url: str) -> None:
+def test_an_unreachable_address_of_resend_is_transient(opened: Open, url: str) -> None:
     result = one(opened(url=url))
-    assert (result.verdict, result.code) == ("transient", "unreached")
+    assert (result.verdict, result.code) == ("transient", "no_connection")
 
 
-def test_a_server_that_speaks_no_tls(opened: Open, double: ResendDouble) -> None:
+def test_a_server_without_tls_is_a_failed_connection(opened: Open, double: ResendDouble) -> None:
     result = one(opened(url=double.url.replace("http:", "https:"), timeout=2.0))
     assert result.verdict in {"transient", "ambiguous"}
     assert double.accepted() == []
 
 
-def test_a_server_that_does_not_answer(opened: Open) -> None:
+def test_a_server_that_does_not_answer_makes_the_call_ambiguous(opened: Open) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         provider = opened(
             url=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=TIMEOUT_SECONDS
@@ -224,18 +228,22 @@ def test_a_connection_that_was_closed_while_idle_is_not_a_fault(
         elsewhere = opened(url=other.url, connections=1)
         assert one(elsewhere).verdict == "sent"
     result = one(elsewhere)
-    assert (result.verdict, result.code) == ("transient", "unreached")
+    assert (result.verdict, result.code) == ("transient", "no_connection")
     assert len(double.accepted()) == 1
 
 
-def test_nothing_is_tried_twice(provider: ResendProvider, double: ResendDouble) -> None:
+def test_the_resend_sdk_does_not_retry_by_itself(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
     one(provider)
     double.add_faults(Fault(reset=True))
     one(provider)
     assert double.calls["/emails"] == 2
 
 
-def test_content_that_is_no_json(provider: ResendProvider, double: ResendDouble) -> None:
+def test_content_that_json_cannot_express_is_a_permanent_fault(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
     odd: Any = float("nan")
     result = one(provider, mail(text=odd))
     assert (result.verdict, result.code) == ("permanent", "malformed_request")
@@ -267,7 +275,7 @@ INJECTED = "a\r\nBcc: evil@example.net"
         ),
     ],
 )
-def test_what_cannot_be_sent(
+def test_emails_that_resend_cannot_send_are_refused_before_the_call(
     provider: ResendProvider, double: ResendDouble, given: dict[str, Any], code: str
 ) -> None:
     """Nothing of it leaves, and the others of its batch go without it."""

@@ -41,7 +41,9 @@ def test_limits_are_learned_from_the_headers(
     assert provider.limits() == Limits(calls_per_second=7, sent_today=1)
 
 
-def test_resend_account_the_rate_limit(provider: ResendProvider, double: ResendDouble) -> None:
+def test_the_rate_limit_of_resend_is_learned_from_headers(
+    provider: ResendProvider, double: ResendDouble
+) -> None:
     double.set(rate=1)
     results = [one(provider) for _ in range(3)]
     refused = [result for result in results if result.verdict != "sent"]
@@ -60,7 +62,7 @@ def test_resend_account_the_rate_limit(provider: ResendProvider, double: ResendD
         ({"retry-after": "soon"}, None),
     ],
 )
-def test_resend_account_retry_after(
+def test_resend_obeys_retry_after(
     provider: ResendProvider,
     double: ResendDouble,
     headers: dict[str, str],
@@ -79,7 +81,7 @@ def test_resend_account_retry_after(
         ("monthly_quota_exceeded", {}, datetime(2026, 12, 1, tzinfo=UTC) - NOW),
     ],
 )
-def test_quotas_wait_for_their_reset(
+def test_resend_quotas_wait_for_their_reset(
     provider: ResendProvider,
     double: ResendDouble,
     name: str,
@@ -106,7 +108,7 @@ def test_the_account_knows_when_its_quota_is_reset(opened: Open, double: ResendD
 
 @pytest.mark.parametrize("usage", [True, False])
 @pytest.mark.parametrize("sending_only", [[], [KEY]], ids=["full access", "sending only"])
-def test_resend_account_a_good_key(
+def test_checking_a_valid_resend_key_succeeds(
     provider: ResendProvider, double: ResendDouble, *, usage: bool, sending_only: list[str]
 ) -> None:
     double.set(usage=usage, sending_only=sending_only, daily=100)
@@ -129,12 +131,12 @@ def test_a_wrong_key_is_a_fault_of_the_account(
         assert "re_wrong" not in f"{result.message}{result.detail}"
 
 
-def test_a_check_of_nobody(opened: Open) -> None:
-    assert opened(url="http://127.0.0.1:1").check().code == "unreached"
+def test_checking_an_unreachable_resend_reports_no_connection(opened: Open) -> None:
+    assert opened(url="http://127.0.0.1:1").check().code == "no_connection"
 
 
 @pytest.mark.parametrize("key", ["", " ", "re_a\r\nX-Evil: 1", "re_ü", "re a"])
-def test_a_key_that_cannot_be_one(opened: Open, key: str) -> None:
+def test_a_malformed_resend_key_is_refused(opened: Open, key: str) -> None:
     with pytest.raises(MailgresError) as caught:
         opened(key)
     assert "resend.com/api-keys" in (caught.value.hint or "")
@@ -154,7 +156,7 @@ def test_a_netrc_does_not_replace_the_key(
 # Several accounts, many threads, one SDK
 
 
-def test_accounts_do_not_mix(double: ResendDouble) -> None:
+def test_resend_accounts_in_threads_use_their_own_keys(double: ResendDouble) -> None:
     keys = [f"re_tenant_{number}" for number in range(4)]
     double.set(keys=keys)
     with serve(ResendDouble(keys=["re_other"])) as other:
@@ -216,7 +218,9 @@ def test_an_unknown_fault_is_warned_of_once(
 # The double
 
 
-def test_two_calls_with_one_key_at_once(opened: Open, double: ResendDouble) -> None:
+def test_resend_refuses_two_calls_with_one_idempotency_key_at_once(
+    opened: Open, double: ResendDouble
+) -> None:
     double.set(latency=TIMEOUT_SECONDS)
     provider, message = opened(), mail()
     with ThreadPoolExecutor(2) as pool:
@@ -244,7 +248,7 @@ def test_a_strict_batch_is_all_or_nothing(double: ResendDouble) -> None:
     assert double.accepted() == []
 
 
-def test_a_double_in_a_process_of_its_own() -> None:
+def test_the_resend_double_can_run_in_another_process() -> None:
     with in_a_process(daily=2) as double:
         provider = ResendProvider(KEY, double.url, timeout=10.0)
         double.add_faults(Fault(status=500, name="application_error"))

@@ -16,8 +16,8 @@ from mailgres.providers.resend.batch import results_of
 from mailgres.providers.resend.faults import RESEND_RULES
 from mailgres.providers.resend.http import Answer
 from mailgres.providers.resend.limits import limits_in, next_reset, usage_limits, usage_reset
-from mailgres.providers.resend.message import tags
 from mailgres.providers.resend.provider import ResendProvider
+from mailgres.providers.tags import tags_of
 from providers.mails import batch, mail
 
 NOW = datetime(2026, 11, 16, 22, 30, tzinfo=UTC)
@@ -64,7 +64,7 @@ BY_SENDER = {("validation_error", 403), ("security_error", 451)}
     ("verdict", "code", "status"),
     [(verdict, *fault) for verdict, faults in CLASSES.items() for fault in faults],
 )
-def test_every_fault_is_of_its_class(verdict: str, code: str, status: int) -> None:
+def test_every_documented_resend_error_has_its_class(verdict: str, code: str, status: int) -> None:
     rule = classify(RESEND_RULES, status=status, code=code, text="words")
     assert rule is not UNKNOWN
     assert rule.verdict == verdict
@@ -185,7 +185,9 @@ def test_the_answer_to_a_batch_may_be_anything(reported: dict[str, Any], count: 
 
 
 @given(good=st.lists(st.booleans(), min_size=1, max_size=100), data=st.data())
-def test_results_of_a_batch_find_their_message(good: list[bool], data: st.DataObject) -> None:
+def test_the_results_of_a_resend_batch_are_matched_to_their_messages(
+    good: list[bool], data: st.DataObject
+) -> None:
     errors = [{"index": n, "message": f"m{n}"} for n, fine in enumerate(good) if not fine]
     reported: dict[str, Any] = {
         "data": [{"id": f"id{n}"} for n, fine in enumerate(good) if fine],
@@ -212,7 +214,7 @@ def test_results_of_a_batch_find_their_message(good: list[bool], data: st.DataOb
         {"index": 0},
     ],
 )
-def test_errors_that_make_no_sense(errors: Any) -> None:
+def test_contradicting_batch_answers_of_resend_are_not_trusted(errors: Any) -> None:
     for ids in ([], [{"id": "a"}], [{"id": "a"}, {"id": "b"}]):
         assert results_of({"data": ids, "errors": errors}, 2, refused) is None
 
@@ -232,11 +234,13 @@ def test_errors_that_make_no_sense(errors: Any) -> None:
         ({"x-resend-daily-quota": "80"}, Limits(sent_today=80)),
     ],
 )
-def test_resend_headers(headers: dict[str, str], limits: Limits | None) -> None:
+def test_rate_limit_headers_of_resend_are_read(
+    headers: dict[str, str], limits: Limits | None
+) -> None:
     assert limits_in(headers, None) == limits
 
 
-def test_what_an_answer_does_not_say_stays_known() -> None:
+def test_limits_that_an_answer_omits_are_kept() -> None:
     known = Limits(calls_per_second=5, daily=100, sent_today=3)
     assert limits_in({}, known) == known
     assert limits_in({"ratelimit-limit": "2"}, known) == Limits(
@@ -245,7 +249,7 @@ def test_what_an_answer_does_not_say_stays_known() -> None:
 
 
 @given(reported=JSON, code=st.text())
-def test_usage_may_be_anything(reported: Any, code: str) -> None:
+def test_reading_the_usage_of_resend_never_raises(reported: Any, code: str) -> None:
     usage = {
         "emails": {"daily": reported, "monthly": {"resets_at": reported}},
         "rate_limit": reported,
@@ -267,7 +271,9 @@ def test_usage_may_be_anything(reported: Any, code: str) -> None:
         (None, None),
     ],
 )
-def test_resend_resets(resets_at: str | None, expected: timedelta | None) -> None:
+def test_the_reset_time_of_a_resend_quota_is_read(
+    resets_at: str | None, expected: timedelta | None
+) -> None:
     usage = {"emails": {"daily": {"resets_at": resets_at}}}
     assert usage_reset(usage, "daily_quota_exceeded", NOW) == expected
 
@@ -283,12 +289,13 @@ def test_a_quota_always_has_a_next_reset(now: datetime) -> None:
 
 
 @given(given_tags=st.dictionaries(st.text(), st.text()))
-def test_tags_are_always_valid(given_tags: dict[str, str]) -> None:
-    made = tags(given_tags, "the-id")
-    assert made[0] == {"name": "mailgres_id", "value": "the-id"}
-    assert len({each["name"] for each in made}) == len(made)
+def test_tags_sent_to_resend_are_always_valid(given_tags: dict[str, str]) -> None:
+    email = mail(tags=given_tags).email
+    made = tags_of(email)
+    assert made[0] == ("mailgres_id", str(email.id))
+    assert len({name for name, _ in made}) == len(made)
     for each in made:
-        for text in each.values():
+        for text in each:
             assert 1 <= len(text) <= 256
             assert text.isascii()
             assert all(char.isalnum() or char in "_-" for char in text)

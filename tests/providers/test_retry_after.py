@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
         ("Mon, 16 Nov 2099 11:00:00 GMT", LONGEST.total_seconds()),
     ],
 )
-def test_retry_after_seconds_and_dates(value: str, seconds: float) -> None:
+def test_retry_after_may_be_seconds_or_a_date(value: str, seconds: float) -> None:
     assert retry_after(value, NOW) == timedelta(seconds=seconds)
 
 
@@ -39,7 +39,7 @@ def test_retry_after_seconds_and_dates(value: str, seconds: float) -> None:
     "value",
     [None, "", " ", "-1", "soon", "1e9", "٣", "1,5", "99999999999999999999", "Mon, 99 Foo 2026"],
 )
-def test_what_makes_no_sense_says_nothing(value: str | None) -> None:
+def test_a_malformed_retry_after_is_ignored(value: str | None) -> None:
     assert retry_after(value, NOW) is None
 
 
@@ -48,13 +48,13 @@ def test_the_bound_is_the_callers_choice() -> None:
 
 
 @given(value=st.text())
-def test_it_never_raises_and_is_bounded(value: str) -> None:
+def test_reading_retry_after_never_raises_and_is_bounded(value: str) -> None:
     wait = retry_after(value, NOW)
     assert wait is None or timedelta(0) <= wait <= LONGEST
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
-def test_dates_are_read_as_they_are_written(date: datetime) -> None:
+def test_dates_of_retry_after_are_read_in_every_format(date: datetime) -> None:
     wait = retry_after(format_datetime(date, usegmt=True), NOW)
     whole = date.replace(microsecond=0)
     assert wait == min(max(whole - NOW, timedelta(0)), LONGEST)

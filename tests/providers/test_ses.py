@@ -56,7 +56,7 @@ def request_of(double: SesDouble) -> dict[str, Any]:
     return request
 
 
-def test_ses_provider_a_simple_email(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_gets_a_simple_email(double: SesDouble, provider: SesProvider) -> None:
     message = mail(
         from_email="Ana, Açme <ana@exämple.com>",
         reply_to="Help <help@example.com>",
@@ -106,7 +106,7 @@ def test_mime_where_simple_content_is_not_enough(
     )
 
 
-def test_ses_provider_the_configuration_set(double: SesDouble) -> None:
+def test_ses_gets_the_configuration_set(double: SesDouble) -> None:
     provider = SesProvider(REGION, endpoint_url=double.url, configuration_set="events")
     provider.send([mail()])
     provider.close()
@@ -145,7 +145,7 @@ API_FAULTS: list[tuple[str, str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("code", "text", "verdict", "account"), API_FAULTS)
-def test_faults_of_the_api(
+def test_each_error_of_ses_has_its_class(
     *, code: str, text: str, verdict: str, account: bool, double: SesDouble, provider: SesProvider
 ) -> None:
     double.add_faults(Fault(code, text))
@@ -171,7 +171,7 @@ def test_faults_of_the_api(
         (Fault(accepts=True, delay=TIMEOUT * 2), "ambiguous", 1),
     ],
 )
-def test_nobody_knows_whether_it_went_out(
+def test_an_ses_call_without_an_answer_is_ambiguous(
     fault: Fault, verdict: str, went_out: int, double: SesDouble, provider: SesProvider
 ) -> None:
     double.add_faults(fault)
@@ -181,7 +181,7 @@ def test_nobody_knows_whether_it_went_out(
     assert double.calls[SEND] == 1, "botocore tried again by itself"
 
 
-def test_when_to_come_back(
+def test_ses_obeys_retry_after(
     double: SesDouble, provider: SesProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def with_header(self: Fault) -> Reply:
@@ -194,7 +194,7 @@ def test_when_to_come_back(
     assert result.retry_after == timedelta(seconds=30)
 
 
-def test_ses_provider_nobody_answers(double: SesDouble) -> None:
+def test_a_refused_connection_to_ses_is_transient(double: SesDouble) -> None:
     del double
     provider = SesProvider(REGION, endpoint_url="http://127.0.0.1:1", timeout=TIMEOUT)
     (result,) = provider.send([mail()])
@@ -202,7 +202,7 @@ def test_ses_provider_nobody_answers(double: SesDouble) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_a_region_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_ses_region_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_SESV2", "http://127.0.0.1:1")
     provider = SesProvider("eu-nowhere-9", timeout=TIMEOUT, name="ses-acme")
     for result in (provider.check(), *provider.send([mail()])):
@@ -213,7 +213,9 @@ def test_a_region_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_ses_provider_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ses_without_credentials_is_a_fault_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     provider = SesProvider(REGION)
@@ -224,7 +226,9 @@ def test_ses_provider_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_ses_provider_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ses_without_a_region_is_a_fault_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.delenv("AWS_REGION", raising=False)
     (result,) = SesProvider(None).send([mail()])
@@ -232,13 +236,17 @@ def test_ses_provider_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_a_profile_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_aws_profile_is_a_fault_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     (result,) = SesProvider(REGION).send([mail()])
     assert (result.verdict, result.account) == ("config", True)
 
 
-def test_ses_provider_a_wrong_key(double: SesDouble, provider: SesProvider) -> None:
+def test_a_wrong_ses_key_is_a_fault_of_the_configuration(
+    double: SesDouble, provider: SesProvider
+) -> None:
     double.set(keys=("another",))
     for result in (provider.check(), *provider.send([mail()])):
         assert (result.verdict, result.account) == ("config", True)
@@ -246,7 +254,9 @@ def test_ses_provider_a_wrong_key(double: SesDouble, provider: SesProvider) -> N
     assert provider.check() == Result("sent")
 
 
-def test_ses_provider_check(double: SesDouble, provider: SesProvider) -> None:
+def test_checking_ses_reports_pauses_and_missing_rights(
+    double: SesDouble, provider: SesProvider
+) -> None:
     assert provider.check().verdict == "sent"
     double.set(paused=True)
     assert provider.check().verdict == "config"
@@ -270,7 +280,7 @@ def test_ses_provider_check(double: SesDouble, provider: SesProvider) -> None:
         ({"headers": {"X-A": "a\nBcc: x@example.com"}}, "invalid_header", "permanent"),
     ],
 )
-def test_what_cannot_be_sent(
+def test_emails_that_ses_cannot_send_are_refused_before_the_call(
     given: dict[str, Any], code: str, verdict: str, double: SesDouble, provider: SesProvider
 ) -> None:
     (result,) = provider.send([mail(**given)])
@@ -278,11 +288,13 @@ def test_what_cannot_be_sent(
     assert double.calls[SEND] == 0
 
 
-def test_ses_provider_too_large(double: SesDouble, provider: SesProvider) -> None:
+def test_an_email_too_large_for_ses_is_refused_before_the_call(
+    double: SesDouble, provider: SesProvider
+) -> None:
     file = Attachment("a.bin", "application/octet-stream", None, bytes(32 * 2**20))
     (result,) = provider.send([mail(attachments=[file])])
     assert (result.verdict, result.code) == ("permanent", "message_too_large")
-    assert result.message == ("the email has 44 MB with its files encoded; SES takes at most 40")
+    assert result.message == ("the email has 44 MB with its attachments; SES accepts at most 40")
     assert double.calls[SEND] == 0
 
 
@@ -294,7 +306,7 @@ class Clock:
         return self.now
 
 
-def test_ses_provider_limits(double: SesDouble) -> None:
+def test_the_limits_of_the_ses_account_are_read_now_and_then(double: SesDouble) -> None:
     clock = Clock()
     provider = SesProvider(REGION, endpoint_url=double.url, clock=clock)
     provider.send([mail()])
@@ -317,13 +329,15 @@ def test_ses_provider_limits(double: SesDouble) -> None:
     provider.close()
 
 
-def test_limits_that_were_never_told(double: SesDouble, provider: SesProvider) -> None:
+def test_ses_sends_without_the_right_to_read_limits(
+    double: SesDouble, provider: SesProvider
+) -> None:
     double.add_faults(Fault("AccessDeniedException", path=ACCOUNT))
     assert provider.limits() is None
     assert provider.send([mail()])[0].verdict == "sent"
 
 
-def test_threads_share_a_client(double: SesDouble) -> None:
+def test_threads_share_one_ses_client(double: SesDouble) -> None:
     provider = SesProvider(REGION, endpoint_url=double.url, connections=4)
     results: list[Result] = []
     threads = [
@@ -340,7 +354,7 @@ def test_threads_share_a_client(double: SesDouble) -> None:
     assert double.connections <= 4
 
 
-def test_behind_it_is_moto(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moto_accepts_what_the_ses_provider_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     with moto("example.com") as url, serve(SesDouble(upstream=url)) as double:
         for name, value in environ(double.url).items():
             monkeypatch.setenv(name, value)
@@ -358,5 +372,5 @@ def test_behind_it_is_moto(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("status", [None, 200, 400, 500, 999])
 @pytest.mark.parametrize("code", [None, "", "x" * 1000, "\x00", "BotoCoreError"])
-def test_nothing_breaks_the_rules(status: int | None, code: str | None) -> None:
+def test_classifying_any_ses_answer_never_raises(status: int | None, code: str | None) -> None:
     assert classify(SES_RULES, status=status, code=code, text="\ud800(*").meaning

@@ -41,7 +41,9 @@ def provider(double: SmtpDouble) -> Iterator[SmtpProvider]:
     made.close()
 
 
-def test_smtp_provider_a_message(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_a_message_arrives_over_smtp_with_all_its_parts(
+    double: SmtpDouble, provider: SmtpProvider
+) -> None:
     message = mail(
         from_email="Ana, Açme <ana@faß.de>",
         cc=["cc@example.com"],
@@ -67,7 +69,7 @@ def test_smtp_provider_a_message(double: SmtpDouble, provider: SmtpProvider) -> 
     assert text.get_content().splitlines() == ["one", ".", "..two"]
 
 
-def test_connections_are_used_again(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_smtp_connections_are_used_again(double: SmtpDouble, provider: SmtpProvider) -> None:
     results = [provider.send([mail()])[0] for _ in range(5)]
     assert {result.verdict for result in results} == {"sent"}
     assert double.connections == 1
@@ -79,7 +81,7 @@ def test_connections_are_used_again(double: SmtpDouble, provider: SmtpProvider) 
 
 @pytest.mark.parametrize("step", ["mail", "rcpt"])
 @pytest.mark.parametrize("reply", [None, "421 4.4.2 idle for too long"])
-def test_a_connection_that_ended_while_it_waited(
+def test_an_idle_smtp_connection_that_was_closed_is_replaced(
     step: Any, reply: str | None, double: SmtpDouble, provider: SmtpProvider
 ) -> None:
     provider.send([mail()])
@@ -145,7 +147,7 @@ REPLIES: list[tuple[str, str, str, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("step", "reply", "verdict", "account", "suppress"), REPLIES)
-def test_smtp_provider_replies(
+def test_each_smtp_reply_has_its_class(
     *,
     step: Any,
     reply: str,
@@ -166,7 +168,7 @@ def test_smtp_provider_replies(
 
 @pytest.mark.parametrize("step", ["greeting", "ehlo", "mail", "rcpt", "data"])
 @pytest.mark.parametrize("delay", [0.0, 1.5])
-def test_lost_before_the_message(
+def test_an_smtp_connection_lost_before_the_message_is_transient(
     step: Any, delay: float, double: SmtpDouble, provider: SmtpProvider
 ) -> None:
     double.add_faults(Fault(step, delay=delay))
@@ -186,7 +188,7 @@ def test_lost_in_the_middle_of_the_message(double: SmtpDouble, provider: SmtpPro
 
 @pytest.mark.parametrize("accepts", [True, False])
 @pytest.mark.parametrize("delay", [0.0, 1.5])
-def test_lost_after_the_final_dot(
+def test_an_smtp_connection_lost_after_the_final_dot_is_ambiguous(
     *, accepts: bool, delay: float, double: SmtpDouble, provider: SmtpProvider
 ) -> None:
     provider.send([mail()])
@@ -224,7 +226,9 @@ def test_a_copy_that_has_to_wait_makes_the_message_wait(
     assert double.accepted()[0].recipients == ("ana@example.org", "bcc@example.com")
 
 
-def test_smtp_provider_the_recipient_decides(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_the_smtp_reply_for_the_recipient_decides(
+    double: SmtpDouble, provider: SmtpProvider
+) -> None:
     double.add_faults(Fault("rcpt", "550 5.1.1 no such user", to="ana@"))
     (result,) = provider.send([mail(cc=["cc@example.com"])])
     assert (result.verdict, result.suppress) == ("permanent", True)
@@ -234,17 +238,17 @@ def test_smtp_provider_the_recipient_decides(double: SmtpDouble, provider: SmtpP
     assert double.accepted() == []
 
 
-def test_smtp_provider_nobody_answers() -> None:
+def test_a_refused_connection_to_smtp_is_transient() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     provider = SmtpProvider(f"smtp://127.0.0.1:{port}?tls=none", timeout=TIMEOUT)
     for result in (provider.check(), *provider.send([mail()])):
-        assert (result.verdict, result.code) == ("transient", "unreached")
+        assert (result.verdict, result.code) == ("transient", "no_connection")
     nowhere = SmtpProvider("smtp://nobody.invalid?tls=none", timeout=TIMEOUT)
     assert nowhere.check().verdict == "transient"
 
 
-def test_a_server_that_says_nothing() -> None:
+def test_an_smtp_server_that_says_nothing_is_transient() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         provider = SmtpProvider(f"smtp://127.0.0.1:{port}?tls=none", timeout=0.2)
@@ -258,8 +262,8 @@ DRIPS = {
 
 
 @pytest.mark.parametrize("drip", DRIPS)
-def test_a_server_that_never_ends_its_reply(drip: str) -> None:
-    """Each piece comes in time, the whole does not: the call ends all the same."""
+def test_an_smtp_reply_that_never_ends_is_cut_off(drip: str) -> None:
+    """Each piece arrives in time, the whole does not: the call ends at its deadline."""
     done = threading.Event()
 
     def keep_saying(server: socket.socket) -> None:
@@ -277,11 +281,11 @@ def test_a_server_that_never_ends_its_reply(drip: str) -> None:
         (result,) = SmtpProvider(url, timeout=0.3).send([mail()])
         done.set()
         thread.join()
-    assert (result.verdict, result.code, result.account) == ("transient", "unreached", True)
+    assert (result.verdict, result.code, result.account) == ("transient", "no_connection", True)
 
 
 @pytest.mark.parametrize("tls", ["starttls", "tls"])
-def test_smtp_provider_encryption_and_login(tls: Any) -> None:
+def test_smtp_uses_encryption_and_login(tls: Any) -> None:
     with serve(SmtpDouble(tls=tls, user="me@example.com", password="p/w:@%é"[:-1])) as double:
         provider = SmtpProvider(double.url, timeout=TIMEOUT, context=double.trust())
         assert provider.check() == Result("sent")
@@ -295,7 +299,7 @@ def test_smtp_provider_encryption_and_login(tls: Any) -> None:
         assert len(double.accepted()) == 1
 
 
-def test_smtp_provider_a_wrong_password() -> None:
+def test_a_wrong_smtp_password_is_a_fault_of_the_configuration() -> None:
     with serve(SmtpDouble(user="me", password="right")) as double:
         url = double.url.replace("right", "wrong")
         provider = SmtpProvider(url, timeout=TIMEOUT)
@@ -316,7 +320,9 @@ def test_smtp_provider_a_wrong_password() -> None:
         assert SmtpProvider(double.url, timeout=TIMEOUT).check().verdict == "transient"
 
 
-def test_a_server_without_what_we_need(double: SmtpDouble) -> None:
+def test_an_smtp_server_without_tls_or_login_is_a_fault_of_the_configuration(
+    double: SmtpDouble,
+) -> None:
     plain = double.url
     result = SmtpProvider(plain.replace("none", "starttls"), timeout=TIMEOUT).check()
     assert (result.verdict, result.account, result.code) == ("config", True, "no_starttls")
@@ -346,7 +352,7 @@ def test_letters_beyond_ascii_before_the_at() -> None:
         provider.close()
 
 
-def test_smtp_provider_too_large() -> None:
+def test_an_email_too_large_for_the_smtp_server_is_refused() -> None:
     with serve(SmtpDouble(largest=10_000)) as double:
         provider = SmtpProvider(double.url, timeout=TIMEOUT)
         file = Attachment("a.bin", "application/octet-stream", None, bytes(20_000))
@@ -368,7 +374,7 @@ def test_smtp_provider_too_large() -> None:
         ({"from_email": "A <a@b.de>\n"}, "invalid_sender", "config"),
     ],
 )
-def test_what_cannot_be_sent(
+def test_emails_that_smtp_cannot_send_are_refused_before_the_call(
     given: dict[str, Any], code: str, verdict: str, double: SmtpDouble, provider: SmtpProvider
 ) -> None:
     (result,) = provider.send([mail(**given)])
@@ -376,7 +382,7 @@ def test_what_cannot_be_sent(
     assert double.connections == 0
 
 
-def test_smtp_provider_threads(double: SmtpDouble) -> None:
+def test_threads_share_a_bounded_pool_of_smtp_connections(double: SmtpDouble) -> None:
     provider = SmtpProvider(double.url, connections=2)
     results: list[Result] = []
     threads = [
@@ -400,7 +406,7 @@ class FakeSession:
         self.closed = True
 
 
-def test_smtp_provider_the_pool() -> None:
+def test_the_smtp_pool_closes_old_and_worn_connections() -> None:
     now = [100.0]
     pool: Any = Pool(2, idle=30, messages=3, clock=lambda: now[0])
     old, new, third, worn = (
@@ -433,13 +439,13 @@ def test_smtp_provider_the_pool() -> None:
         ("smtp://a%40b:p%2Fw%3A@[::1]:25/", Server("::1", 25, "starttls", "a@b", "p/w:")),
     ],
 )
-def test_smtp_provider_urls(url: str, server: Server) -> None:
+def test_smtp_urls_are_parsed_and_hide_their_password(url: str, server: Server) -> None:
     assert server_of(url) == server
     assert "p/w" not in repr(server)
 
 
 @pytest.mark.parametrize("url", ["", "http://mx", "smtp://", "smtp://mx?tls=maybe"])
-def test_smtp_provider_bad_urls(url: str) -> None:
+def test_malformed_smtp_urls_are_refused(url: str) -> None:
     with pytest.raises(MailgresError, match="not an SMTP URL"):
         SmtpProvider(url)
 
@@ -462,7 +468,7 @@ FACTS = [
 
 
 @pytest.mark.parametrize(("status", "code", "verdict"), FACTS)
-def test_every_known_reply_has_its_class(status: int, code: str | None, verdict: str) -> None:
+def test_every_known_smtp_reply_has_its_class(status: int, code: str | None, verdict: str) -> None:
     rule = classify(SMTP_RULES, status=status, code=code, text=f"{code or ''} some words")
     assert rule.verdict == verdict
     suppressed = code in {"5.1.1", "5.1.2", "5.1.3", "5.1.4", "5.1.6", "5.1.10", "5.2.1"}
@@ -470,6 +476,8 @@ def test_every_known_reply_has_its_class(status: int, code: str | None, verdict:
 
 
 @given(st.integers(), st.none() | st.text(), st.text())
-def test_nothing_breaks_the_rules(status: int, code: str | None, text: str) -> None:
+def test_only_permanent_smtp_faults_suppress_an_address(
+    status: int, code: str | None, text: str
+) -> None:
     rule = classify(SMTP_RULES, status=status, code=code, text=text)
     assert not (rule.suppress and rule.verdict != "permanent")

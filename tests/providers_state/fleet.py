@@ -97,7 +97,7 @@ class Fleet:
         return f"batch/{first.batch_id}" if first.batch_id else f"{first.id}/{first.generation}"
 
     def _accept(self, call: Call) -> bool:
-        """Take a call as a provider does; tells whether its key was used with other content."""
+        """Take a call as a provider does; return whether its key was used with other content."""
         ids = tuple(email.id for email in call)
         if call[0].provider == "plain":
             self.accepted.update(ids)

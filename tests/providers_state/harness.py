@@ -85,7 +85,7 @@ class ProviderHarness(Queue):
         return state
 
     def notes(self, name: str = "first") -> list[Any]:
-        """What was noted about a provider, in order."""
+        """Return the events of a provider, in order."""
         query = "SELECT * FROM mailgres.provider_events WHERE provider = %s ORDER BY id"
         return self.rows(query, name)
 
@@ -113,7 +113,7 @@ class ProviderHarness(Queue):
         assert (email.provider, self.circuit(name)) == (name, "open")
 
     def statuses(self) -> Counter[str]:
-        """How many emails are in each status."""
+        """Return how many emails are in each status."""
         return Counter(
             dict(self.rows("SELECT status, count(*)::int FROM email_queue GROUP BY status"))
         )
@@ -125,7 +125,7 @@ class ProviderHarness(Queue):
         return self.rows(query, given, given)
 
     def mark_asleep(self) -> Any:
-        """When a worker that finds nothing is told to look again."""
+        """Return when a worker that finds nothing has to look again."""
         return self.value("SELECT mailgres.mark_asleep('worker-1', '1 hour')")
 
 

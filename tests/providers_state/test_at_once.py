@@ -44,7 +44,7 @@ def together(results: list[list[Any]]) -> list[Any]:
     return [email for claimed in results for email in claimed]
 
 
-def test_one_probe_over_the_whole_fleet(
+def test_one_probe_at_a_time_runs_across_all_workers(
     committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.put(50)
@@ -60,7 +60,7 @@ def test_one_probe_over_the_whole_fleet(
     assert len(together(claims(workers, 5))) == 5 * WORKERS
 
 
-def test_at_once_the_rate_holds(
+def test_the_rate_holds_across_workers(
     committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.put(500)
@@ -95,7 +95,7 @@ def test_time_is_not_filled_in_twice(committed: ProviderHarness, connect: Connec
     assert filled > began
 
 
-def test_at_once_the_quota_holds(
+def test_the_quota_holds_across_workers(
     committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.put(500)
@@ -156,7 +156,7 @@ def test_a_batch_is_never_split(
         committed.report_outcomes(seen, "ambiguous", batch_size=20)
 
 
-def test_a_batch_of_which_somebody_holds_a_row_is_left_for_later(
+def test_a_batch_with_a_locked_row_is_claimed_later(
     committed: ProviderHarness, connect: Connect, frozen: Clock
 ) -> None:
     committed.add("batches", batch=20)
@@ -215,7 +215,7 @@ def test_one_of_a_batch_that_comes_back_meanwhile_was_not_settled(
         committed.run("DELETE FROM email_queue")
 
 
-def test_a_batch_of_which_somebody_tells_at_this_moment_is_left_to_him(
+def test_a_batch_that_is_being_reported_is_not_reaped(
     committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
     """Its lease has ended; taken back in part, it could never be repeated as it was."""
@@ -248,7 +248,9 @@ def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
     before = committed.email(one.id)
     retrier = workers[0]
     with connect(autocommit=False) as teller, ThreadPoolExecutor(1) as pool:
-        teller.execute("SELECT record_email_event('delivered', %s)", (settled.id,))
+        teller.execute(
+            "SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", (settled.id,)
+        )
         retry = pool.submit(retrier.rows, RETRIES[how], one.id)
         wait_until_blocked(committed.conn, retrier.conn, retry)
         teller.commit()
@@ -263,7 +265,7 @@ def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
 def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_for_later(
     committed: ProviderHarness, connect: Connect, frozen: Clock
 ) -> None:
-    """Else two claims, each with the tenant of one batch, would wait for each other."""
+    """Otherwise two claims, each with the tenant of one batch, would wait for each other."""
     committed.add("batches", batch=20)
     committed.lead("batches")
     committed.put(2, tenant_id="a")
@@ -284,10 +286,10 @@ def test_a_batch_with_emails_of_a_tenant_whose_limit_another_claim_has_is_left_f
     assert [row.tokens for row in committed.rows(tokens)] == [48, 48]
 
 
-def test_one_of_a_batch_that_somebody_has_while_its_lease_is_lengthened(
+def test_a_locked_row_of_a_batch_whose_lease_is_extended_is_not_reaped(
     committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
-    """Its own lease ends; it is not taken from the worker that makes the call."""
+    """Its own lease expires; it is not taken from the worker that makes the call."""
     committed.add("batches", batch=100)
     committed.lead("batches")
     committed.put(5)
@@ -305,7 +307,7 @@ def test_one_of_a_batch_that_somebody_has_while_its_lease_is_lengthened(
     }
 
 
-def test_a_batch_that_somebody_tells_of_does_not_hide_what_died_later(
+def test_a_batch_that_is_being_reported_does_not_hide_later_expired_leases(
     committed: ProviderHarness, frozen: Clock, connect: Connect
 ) -> None:
     committed.add("batches", batch=100)

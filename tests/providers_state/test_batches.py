@@ -41,7 +41,7 @@ def test_a_claim_is_put_into_calls(batched: ProviderHarness) -> None:
     assert all(email.batch_id for email in claimed)
 
 
-def test_batches_who_goes_alone(batched: ProviderHarness) -> None:
+def test_urgent_emails_and_emails_with_files_are_not_batched(batched: ProviderHarness) -> None:
     batched.put(3)
     urgent = batched.put(2, priority=2)
     with_files = batched.put(2, has_attachments=True)
@@ -74,7 +74,9 @@ def test_a_call_that_may_have_arrived_is_repeated_whole_by_whatever_claim(
     assert first[0].batch_id not in {email.batch_id for email in fresh}
 
 
-def test_it_is_never_mixed_with_others(batched: ProviderHarness, clock: Clock) -> None:
+def test_an_uncertain_batch_is_never_mixed_with_others(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     one, other = doubtful(batched, 30), doubtful(batched, 20)
     clock.forward(MINUTE)
     batched.put(40)
@@ -84,7 +86,7 @@ def test_it_is_never_mixed_with_others(batched: ProviderHarness, clock: Clock) -
     assert [sorted(call) for call in calls[1:]] == [ids(one), ids(other)]
 
 
-def test_a_definite_fault_dissolves_it(batched: ProviderHarness, clock: Clock) -> None:
+def test_a_definite_fault_dissolves_a_batch(batched: ProviderHarness, clock: Clock) -> None:
     batched.put(10)
     batched.call("transient", 10, batch_size=10)
     assert {email.batch_id for email in batched.all()} == {None}
@@ -93,7 +95,7 @@ def test_a_definite_fault_dissolves_it(batched: ProviderHarness, clock: Clock) -
     assert [len(call) for call in batches(batched.claim(limit=15))] == [15]
 
 
-def test_one_given_back_before_its_call_dissolves_too(batched: ProviderHarness) -> None:
+def test_a_batch_given_back_before_its_call_dissolves(batched: ProviderHarness) -> None:
     batched.put(10)
     claimed = batched.claim()
     batched.rows("SELECT mailgres.give_back(%s, %s)", claimed[0].lease_token, ids(claimed))
@@ -102,7 +104,9 @@ def test_one_given_back_before_its_call_dissolves_too(batched: ProviderHarness) 
     assert email.batch_id is None
 
 
-def test_one_given_back_after_an_earlier_call_stays(batched: ProviderHarness, clock: Clock) -> None:
+def test_a_batch_given_back_after_an_earlier_call_stays_fixed(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     first = doubtful(batched)
     clock.forward(MINUTE)
     claimed = batched.claim()
@@ -141,7 +145,7 @@ def test_those_that_could_not_be_rendered_were_not_in_the_call(
     assert ids(batched.claim(limit=2)) == ids(claimed[3:])
 
 
-def test_retries_do_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
+def test_retries_do_not_split_an_uncertain_batch(batched: ProviderHarness, clock: Clock) -> None:
     first = doubtful(batched, 10)
     batched.run("UPDATE email_queue SET retries = 3 WHERE id = ANY (%s)", ids(first)[:4])
     for _ in range(6):
@@ -152,7 +156,9 @@ def test_retries_do_not_split_it(batched: ProviderHarness, clock: Clock) -> None
     assert batched.statuses() == {"sent": 10}
 
 
-def test_waits_of_their_own_do_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
+def test_different_waits_do_not_split_an_uncertain_batch(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     batched.put(5)
     batched.put(5, retry_delay=2 * DAY, max_retry_delay=2 * DAY)
     first = batched.call(limit=10, batch_size=10, **UNKNOWN)
@@ -173,7 +179,9 @@ def test_neither_expiry_nor_suppression_nor_a_cancel_takes_one_out(
     assert ids(batched.claim(limit=1)) == ids(first)
 
 
-def test_a_paused_tenant_does_not_split_it(batched: ProviderHarness, clock: Clock) -> None:
+def test_a_paused_tenant_does_not_split_an_uncertain_batch(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     batched.put(3, tenant_id="a")
     batched.put(3, tenant_id="b")
     first = batched.call(limit=6, batch_size=6, **UNKNOWN)
@@ -195,21 +203,23 @@ def test_when_its_key_no_longer_protects_all_are_for_a_person(
     assert dead == {("failed", "uncertain")}
 
 
-def test_a_report_about_one_leaves_the_others_to_reports(
+def test_an_event_about_one_email_leaves_the_rest_of_its_batch_to_events(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 5)
-    batched.run("SELECT record_email_event('delivered', %s)", first[0].id)
+    batched.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", first[0].id)
     clock.forward(MINUTE)
     assert batched.claim() == []
     rest = batched.all([email.id for email in first[1:]])
     assert {(email.status, email.dead_reason) for email in rest} == {("failed", "uncertain")}
     for email in first[1:]:
-        batched.run("SELECT record_email_event('delivered', %s)", email.id)
+        batched.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", email.id)
     assert batched.statuses() == {"sent": 5}
 
 
-def test_retried_by_hand_it_goes_whole_with_its_key(batched: ProviderHarness, clock: Clock) -> None:
+def test_a_batch_retried_by_hand_is_sent_whole_with_its_key(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     first = doubtful(batched, 5)
     clock.forward(MINUTE)
     again = batched.claim()
@@ -225,7 +235,7 @@ def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 5)
-    batched.run("SELECT record_email_event('delivered', %s)", first[0].id)
+    batched.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", first[0].id)
     clock.forward(MINUTE)
     assert batched.claim() == []
     with pytest.raises(Exception, match="may deliver it twice"), batched.conn.transaction():
@@ -246,7 +256,7 @@ def test_one_that_is_not_all_back_yet_keeps_its_key(batched: ProviderHarness, cl
     assert (after.generation, after.batch_id) == (0, back.batch_id)
 
 
-def test_an_answer_for_each_settles_it(batched: ProviderHarness, clock: Clock) -> None:
+def test_an_answer_for_each_email_settles_a_batch(batched: ProviderHarness, clock: Clock) -> None:
     doubtful(batched, 4)
     clock.forward(MINUTE)
     one, *rest = batched.claim()
@@ -258,7 +268,9 @@ def test_an_answer_for_each_settles_it(batched: ProviderHarness, clock: Clock) -
 
 
 @pytest.mark.parametrize("outcome", ["rate", "quota", "config"])
-def test_told_to_wait_it_stays_whole(batched: ProviderHarness, clock: Clock, outcome: str) -> None:
+def test_an_uncertain_batch_that_has_to_wait_stays_whole(
+    batched: ProviderHarness, clock: Clock, outcome: str
+) -> None:
     first = doubtful(batched, 6)
     clock.forward(MINUTE)
     batched.call(outcome, 6, batch_size=6)
@@ -281,7 +293,7 @@ def test_a_route_that_now_leads_elsewhere_does_not_move_it(
 def test_a_batch_comes_back_whole_from_a_worker_that_is_late(
     batched: ProviderHarness, clock: Clock
 ) -> None:
-    """However few are taken back at once; else those that it still tells of tear it apart."""
+    """However few are reaped at once; otherwise its later outcomes would tear it apart."""
     batched.put(30)
     late = batched.claim(limit=30)
     clock.forward(HOUR)
@@ -330,7 +342,7 @@ def test_it_is_taken_back_whole_when_the_last_lease_ends(
 
 
 @pytest.mark.parametrize("held", [1, 3])
-def test_what_is_held_does_not_hide_what_died_later(
+def test_held_batches_do_not_hide_later_expired_leases(
     batched: ProviderHarness, clock: Clock, held: int
 ) -> None:
     """A claim takes back no more than it asks for, and the held ones are the oldest."""

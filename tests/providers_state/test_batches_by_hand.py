@@ -36,7 +36,7 @@ def states(harness: ProviderHarness, emails: list[Any]) -> set[Any]:
 
 
 @pytest.mark.parametrize("how", SETTLE)
-def test_it_is_not_sent_again(
+def test_an_email_settled_by_hand_is_not_sent_again_with_its_batch(
     harness: ProviderHarness, doubtful: list[Any], clock: Clock, how: str
 ) -> None:
     settled, *rest = doubtful
@@ -65,16 +65,20 @@ def test_nor_by_a_retry_of_the_rest(
     assert states(harness, rest) == {("failed", "uncertain")}
 
 
-def test_what_was_sent_by_hand_is_certain(harness: ProviderHarness, doubtful: list[Any]) -> None:
+def test_an_email_set_to_sent_by_hand_is_no_longer_uncertain(
+    harness: ProviderHarness, doubtful: list[Any]
+) -> None:
     harness.run(SETTLE["sent at"], doubtful[0].id)
     assert harness.email(doubtful[0].id).uncertain_since is None
     harness.run(SETTLE["cancelled"], doubtful[1].id)
     assert harness.email(doubtful[1].id).uncertain_since is not None
-    harness.run("SELECT record_email_event('delivered', %s)", doubtful[1].id)
+    harness.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", doubtful[1].id)
     assert harness.email(doubtful[1].id).status == "sent", "an event still settles it"
 
 
-def test_taken_back_it_makes_the_batch_whole(harness: ProviderHarness, doubtful: list[Any]) -> None:
+def test_a_retried_email_makes_its_batch_whole_again(
+    harness: ProviderHarness, doubtful: list[Any]
+) -> None:
     harness.run(SETTLE["cancelled"], doubtful[0].id)
     harness.run("SELECT retry_email(%s)", doubtful[0].id)
     again = harness.claim(limit=1)
@@ -93,7 +97,7 @@ def test_retried_together_with_the_rest_each_is_reported_once(
 def test_without_consent_no_key_is_given_up(harness: ProviderHarness, doubtful: list[Any]) -> None:
     """Whatever settled one of the batch since it was asked for: what reopens asks again."""
     settled, one, *_ = doubtful
-    harness.run("SELECT record_email_event('delivered', %s)", settled.id)
+    harness.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", settled.id)
     before = harness.email(one.id)
     assert harness.value("SELECT mailgres.reopen(%s, false)", [one.id]) == []
     assert harness.email(one.id) == before
@@ -101,7 +105,7 @@ def test_without_consent_no_key_is_given_up(harness: ProviderHarness, doubtful: 
     assert harness.email(one.id).generation == 1
 
 
-def test_taken_from_a_worker_that_dies(
+def test_a_batch_with_a_settled_email_is_held_when_its_worker_dies(
     harness: ProviderHarness, doubtful: list[Any], clock: Clock
 ) -> None:
     harness.claim()
@@ -112,7 +116,9 @@ def test_taken_from_a_worker_that_dies(
     assert states(harness, doubtful[1:]) == {("failed", "uncertain")}
 
 
-def test_taken_from_a_worker_that_lives(harness: ProviderHarness, doubtful: list[Any]) -> None:
+def test_a_worker_reports_a_batch_of_which_an_email_was_settled(
+    harness: ProviderHarness, doubtful: list[Any]
+) -> None:
     again = harness.claim()
     harness.run(SETTLE["cancelled"], doubtful[0].id)
     reported = {

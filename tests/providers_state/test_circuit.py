@@ -20,7 +20,9 @@ def fail(harness: ProviderHarness, times: int, **reported: Any) -> None:
         harness.run("UPDATE email_queue SET status = 'cancelled' WHERE status = 'pending'")
 
 
-def test_five_failed_calls_in_a_minute_open_it(harness: ProviderHarness, clock: Clock) -> None:
+def test_five_failed_calls_in_a_minute_open_the_circuit(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     fail(harness, 4)
     assert harness.circuit() == "closed"
     fail(harness, 1)
@@ -29,7 +31,9 @@ def test_five_failed_calls_in_a_minute_open_it(harness: ProviderHarness, clock: 
     assert opened.circuit_until == clock.now + 120 * SECOND
 
 
-def test_also_with_answers_between_them(harness: ProviderHarness, clock: Clock) -> None:
+def test_successes_between_failures_do_not_keep_the_circuit_closed(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     for _ in range(4):
         fail(harness, 1)
         harness.put()
@@ -39,7 +43,7 @@ def test_also_with_answers_between_them(harness: ProviderHarness, clock: Clock) 
     assert harness.circuit() == "open"
 
 
-def test_failures_further_apart_with_answers_between_them_do_not(
+def test_rare_failures_between_successes_do_not_open_the_circuit(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     for _ in range(12):
@@ -50,7 +54,9 @@ def test_failures_further_apart_with_answers_between_them_do_not(
     assert harness.circuit() == "closed"
 
 
-def test_five_in_a_row_open_it_however_slowly(harness: ProviderHarness, clock: Clock) -> None:
+def test_five_failures_in_a_row_open_the_circuit_however_slowly(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     for _ in range(4):
         fail(harness, 1)
         clock.forward(HOUR)
@@ -92,7 +98,7 @@ def test_what_is_no_failure_of_the_provider_does_not_count(
     assert (harness.circuit(), harness.provider().failures) == ("closed", 0)
 
 
-def test_an_unknown_outcome_counts(harness: ProviderHarness, clock: Clock) -> None:
+def test_an_ambiguous_outcome_counts_as_a_failure(harness: ProviderHarness, clock: Clock) -> None:
     for _ in range(5):
         harness.put()
         harness.call("ambiguous", **ACCOUNT)
@@ -137,7 +143,9 @@ def test_open_means_not_claimed_unless_another_stands_in(
     assert [email.provider for email in harness.claim()] == ["second"]
 
 
-def test_what_comes_in_late_does_not_close_it(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_late_success_does_not_close_an_open_circuit(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     harness.put(3)
     late = harness.claim(limit=3)
     harness.open_circuit()
@@ -161,7 +169,9 @@ def test_it_is_noted_once_with_a_reason_that_names_nobody(
     assert harness.provider().circuit_reason == note.reason
 
 
-def test_a_provider_has_thresholds_of_its_own(harness: ProviderHarness, clock: Clock) -> None:
+def test_the_thresholds_of_a_circuit_belong_to_its_provider(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     harness.alter("first", failure_threshold=2, failure_window="10 seconds", open_for="7 seconds")
     fail(harness, 1)
     harness.put()

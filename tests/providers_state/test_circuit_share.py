@@ -29,7 +29,7 @@ Calls = list[tuple[Reported, int]]
 
 
 def calls_of(claimed: Sequence[Any]) -> list[list[Any]]:
-    """What was claimed, call by call."""
+    """Return what was claimed, call by call."""
     key = lambda email: str(email.batch_id or email.id)  # noqa: E731
     return [list(group) for _, group in groupby(sorted(claimed, key=key), key)]
 
@@ -129,7 +129,7 @@ def test_calls_before_the_window_do_not_count_as_calls_of_that_time(
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_provider_has_a_share_of_its_own(harness: ProviderHarness) -> None:
+def test_the_failure_share_belongs_to_its_provider(harness: ProviderHarness) -> None:
     harness.alter("first", failure_share="0.5")
     for _ in range(10):
         report_calls(harness, [FAULT, SENT, SENT])
@@ -185,7 +185,7 @@ class Model:
     row: int = 0
 
     def opens(self, now: datetime, calls: Calls) -> bool:
-        """Add the calls of a report; tells whether they open the circuit."""
+        """Add the calls of a report; return whether they open the circuit."""
         bad = [n for reported, n in calls if reported in (FAULT, AMBIGUOUS)]
         answered = any(reported in (SENT, REFUSED) for reported, _ in calls)
         self.calls += [(now, reported in (FAULT, AMBIGUOUS), n) for reported, n in calls]
@@ -246,6 +246,6 @@ def test_after_any_history_the_circuit_is_as_a_list_of_all_calls_says(
                     model.reset()
 
 
-def test_a_share_is_a_part_of_one(harness: ProviderHarness) -> None:
+def test_the_failure_share_is_between_0_and_1(harness: ProviderHarness) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="failure_share"):
         harness.alter("first", failure_share="1.5")

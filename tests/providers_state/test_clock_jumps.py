@@ -162,9 +162,9 @@ def test_notices_of_dead_letters_and_alerts_go_on_after_a_jump(
 ) -> None:
     clock.forward(jump)
     harness.run(
-        "INSERT INTO mailgres.notification_state AS n (audience, notified_at, alerts_at)"
-        " VALUES ('operators', mailgres.now(), mailgres.now()) ON CONFLICT (audience)"
-        " DO UPDATE SET notified_at = excluded.notified_at, alerts_at = excluded.alerts_at"
+        "INSERT INTO mailgres.notification_state (dead_letters_at, alerts_at)"
+        " VALUES (mailgres.now(), mailgres.now()) ON CONFLICT (only_row)"
+        " DO UPDATE SET dead_letters_at = excluded.dead_letters_at, alerts_at = excluded.alerts_at"
     )
     harness.run(
         "INSERT INTO mailgres.notifications (body, taken_until)"
@@ -172,11 +172,8 @@ def test_notices_of_dead_letters_and_alerts_go_on_after_a_jump(
     )
     back(clock, jump)
     harness.reap()
-    row = harness.row(
-        "SELECT notified_at, alerts_at FROM mailgres.notification_state WHERE audience ="
-        " 'operators'"
-    )
-    assert max(row.notified_at, row.alerts_at) <= clock.now
+    row = harness.row("SELECT dead_letters_at, alerts_at FROM mailgres.notification_state")
+    assert max(row.dead_letters_at, row.alerts_at) <= clock.now
     assert (
         harness.value("SELECT max(taken_until) FROM mailgres.notifications")
         <= clock.now + 2 * MINUTE

@@ -19,7 +19,7 @@ def two(harness: ProviderHarness) -> ProviderHarness:
     return harness
 
 
-def test_the_preferred_one_sends(two: ProviderHarness) -> None:
+def test_the_first_provider_of_a_route_sends(two: ProviderHarness) -> None:
     two.put(10)
     assert {email.provider for email in two.claim()} == {"first"}
 
@@ -120,7 +120,9 @@ def test_a_stand_in_that_is_shut_is_not_waited_for(two: ProviderHarness, clock: 
     assert two.email(queue_id).next_retry_at == clock.now + MINUTE
 
 
-def test_failover_three_in_order(two: ProviderHarness, clock: Clock) -> None:
+def test_after_failures_the_providers_of_a_route_are_used_in_order(
+    two: ProviderHarness, clock: Clock
+) -> None:
     two.add("third")
     two.lead("third", "first", "second")
     two.put(max_retries=9)

@@ -32,7 +32,7 @@ def disturb_one(fleet: Fleet) -> None:
     email = fleet.random.choice(emails)
     protected = email.uncertain_since and fleet.clock.now < email.uncertain_since + 22 * HOUR
     if what == 0 and fleet.accepted[email.id]:
-        harness.run("SELECT record_email_event('delivered', %s)", email.id)
+        harness.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", email.id)
     elif what == 1 and protected and email.status in {"failed", "pending"}:
         try_again(harness, email.id)
     elif what == 2 and email.status == "pending" and not email.uncertain_since:

@@ -95,7 +95,7 @@ def test_a_provider_named_twice_in_a_route_counts_where_it_comes_first(
 
 
 @pytest.mark.parametrize("reported", ["NaN", "Infinity", "-1", "0", "1e-300"])
-def test_nonsense_about_its_own_limit_is_not_believed(
+def test_an_absurd_limit_from_a_provider_is_ignored(
     harness: ProviderHarness, reported: str
 ) -> None:
     harness.run("SELECT mailgres.learn_limits('first', %s, NULL, NULL, NULL)", reported)

@@ -1,4 +1,4 @@
-"""One call tries whether a provider is back."""
+"""One call probes a provider whose circuit is open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def probe(harness: ProviderHarness) -> Any:
     return email
 
 
-def test_one_email_goes_out_when_the_pause_is_over(tripped: ProviderHarness, clock: Clock) -> None:
+def test_one_email_probes_the_provider_after_the_pause(
+    tripped: ProviderHarness, clock: Clock
+) -> None:
     clock.forward(PAUSE - SECOND)
     assert tripped.claim() == []
     clock.forward(SECOND)
@@ -37,7 +39,7 @@ def test_one_email_goes_out_when_the_pause_is_over(tripped: ProviderHarness, clo
 
 
 @pytest.mark.parametrize("answer", ["sent", "permanent", "transient"])
-def test_an_answer_closes_it_and_the_backlog_flows(
+def test_a_successful_probe_closes_the_circuit(
     tripped: ProviderHarness, clock: Clock, answer: str
 ) -> None:
     clock.forward(PAUSE)
@@ -87,7 +89,7 @@ def test_also_for_an_email_that_has_no_retries_left(tripped: ProviderHarness, cl
 
 
 @pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
-def test_one_poisonous_email_does_not_hold_the_circuit(
+def test_a_bad_email_does_not_keep_the_circuit_open(
     tripped: ProviderHarness, clock: Clock, fault: str
 ) -> None:
     (poison,) = tripped.put(priority=1, next_retry_at=clock.now - DAY)
@@ -111,7 +113,7 @@ def test_the_only_email_is_tried_again_soon(harness: ProviderHarness, clock: Clo
     assert harness.statuses() == {"sent": 1}
 
 
-def test_a_probe_whose_worker_died_frees_the_place(tripped: ProviderHarness, clock: Clock) -> None:
+def test_a_probe_of_a_dead_worker_releases_its_slot(tripped: ProviderHarness, clock: Clock) -> None:
     clock.forward(PAUSE)
     first = probe(tripped)
     clock.forward(59 * SECOND)
@@ -177,7 +179,7 @@ def test_no_probe_while_an_operator_pauses_it_or_its_quota_is_used_up(
     probe(tripped)
 
 
-def test_an_operator_closes_it(tripped: ProviderHarness, clock: Clock) -> None:
+def test_an_operator_can_close_an_open_circuit(tripped: ProviderHarness, clock: Clock) -> None:
     tripped.run("SELECT mailgres.reset_provider('first')")
     assert len(tripped.claim(limit=30)) == 21
     assert tripped.noted() == [OPENED, CLOSED]
@@ -198,7 +200,9 @@ def test_a_probe_that_was_never_called_says_nothing_and_frees_the_place(
     assert tripped.circuit() == "closed"
 
 
-def test_of_a_batch_those_that_were_called_decide(harness: ProviderHarness, clock: Clock) -> None:
+def test_only_called_emails_of_a_batch_decide_about_the_probe(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     harness.add("batches", batch=100)
     harness.lead("batches")
     harness.put(3)

@@ -59,7 +59,7 @@ def test_over_the_change_to_summer_time(harness: ProviderHarness, clock: Clock) 
     assert harness.provider().limited_until == datetime(2027, 3, 15, tzinfo=UTC)
 
 
-def test_what_is_on_its_way_counts(harness: ProviderHarness, clock: Clock) -> None:
+def test_claimed_emails_count_against_the_quota(harness: ProviderHarness, clock: Clock) -> None:
     clock.set(NOON)
     limit(harness, 10)
     harness.put(30)
@@ -122,7 +122,7 @@ def test_without_a_time_it_looks_again_in_a_quarter_of_an_hour(
     assert harness.provider().limited_until == clock.now + 15 * MINUTE
 
 
-def test_the_provider_says_what_was_sent_today(harness: ProviderHarness, clock: Clock) -> None:
+def test_the_usage_that_a_provider_reports_counts(harness: ProviderHarness, clock: Clock) -> None:
     clock.set(NOON)
     harness.put(20)
     harness.run("SELECT mailgres.learn_limits('first', NULL, 100, NULL, 93)")
@@ -143,7 +143,7 @@ def test_used_up_by_others_another_provider_stands_in(
     assert {email.provider for email in harness.claim()} == {"second"}
 
 
-def test_what_it_said_is_believed_for_an_hour(harness: ProviderHarness, clock: Clock) -> None:
+def test_reported_usage_counts_for_an_hour(harness: ProviderHarness, clock: Clock) -> None:
     """Its day may be the last 24 hours, or end at a midnight of its own."""
     clock.set(NOON)
     harness.put(120)
@@ -190,10 +190,10 @@ def test_a_higher_quota_ends_the_wait_and_a_lower_one_begins_it(
     "order",
     ["SELECT mailgres.reset_provider('first')", "SELECT mailgres.limit_provider('first', 9, 9, 9)"],
 )
-def test_a_larger_plan_frees_those_that_were_told_to_wait(
+def test_a_larger_plan_releases_emails_that_wait_for_the_quota(
     harness: ProviderHarness, clock: Clock, order: str
 ) -> None:
-    """They were told to wait for the next month; nobody else knows that it is over."""
+    """They wait for the next month; only the operator knows about the new plan."""
     clock.set(NOON)
     ids = harness.put(3)
     harness.call("quota", 2, retry_after=APRIL - clock.now)

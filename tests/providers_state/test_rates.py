@@ -37,7 +37,7 @@ def test_as_many_as_a_second_brings_at_once_and_then_as_they_come(
     assert len(harness.claim(limit=50)) == 4
 
 
-def test_less_than_one_a_second(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_rate_below_one_per_second_is_respected(harness: ProviderHarness, clock: Clock) -> None:
     harness.put(10)
     limit(harness, 0.5)
     assert len(harness.claim()) == 1
@@ -75,7 +75,7 @@ def test_never_more_calls_than_the_limit_in_any_window(
             assert made <= max(rate, 1) + rate * (ends - begins).total_seconds() + 1e-6
 
 
-def test_a_batch_is_one_call(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_batch_counts_as_one_call(harness: ProviderHarness, clock: Clock) -> None:
     harness.add("batches", batch=100)
     harness.lead("batches")
     limit_calls(harness, 2, "batches")
@@ -109,7 +109,7 @@ def test_a_provider_of_plain_batches_counts_calls_by_their_size(harness: Provide
     assert len(harness.claim(limit=100)) == 20
 
 
-def test_rates_both_limits_hold(harness: ProviderHarness, clock: Clock) -> None:
+def test_limits_of_calls_and_of_emails_both_hold(harness: ProviderHarness, clock: Clock) -> None:
     harness.add("batches", batch=100)
     harness.lead("batches")
     limit_calls(harness, 2, "batches")
@@ -143,7 +143,7 @@ def test_a_limit_for_a_tenant_holds_and_does_not_touch_the_others(
 @pytest.mark.parametrize(
     ("reported", "wait"), [({}, 2 * SECOND), ({"retry_after": 30}, 30 * SECOND)]
 )
-def test_told_to_slow_down_the_route_waits_with_its_provider(
+def test_a_rate_limited_provider_makes_its_route_wait(
     harness: ProviderHarness, clock: Clock, reported: dict[str, Any], wait: timedelta
 ) -> None:
     harness.add("second")
@@ -183,7 +183,7 @@ def test_the_longest_of_several_waits_counts(harness: ProviderHarness, clock: Cl
     assert harness.noted() == ["RateLimited"]
 
 
-def test_a_stand_in_gets_no_more_than_it_takes(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_fallback_gets_no_more_than_its_rate(harness: ProviderHarness, clock: Clock) -> None:
     harness.add("second")
     harness.lead("first", "second")
     limit(harness, 2, "second")
@@ -195,9 +195,7 @@ def test_a_stand_in_gets_no_more_than_it_takes(harness: ProviderHarness, clock: 
     assert [email.provider for email in harness.claim()] == ["second"] * 2
 
 
-def test_a_stand_in_that_was_told_to_wait_is_not_called(
-    harness: ProviderHarness, clock: Clock
-) -> None:
+def test_a_rate_limited_fallback_is_not_called(harness: ProviderHarness, clock: Clock) -> None:
     harness.add("second")
     harness.lead("first", "second")
     harness.put()
@@ -224,12 +222,14 @@ def test_sleep_says_nothing_when_nothing_is_ready(harness: ProviderHarness, cloc
     assert harness.mark_asleep() is None
 
 
-def test_sleep_knows_when_pauses_end(harness: ProviderHarness, clock: Clock) -> None:
+def test_workers_sleep_until_the_end_of_a_rate_limit(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     harness.put()
     harness.run("SELECT mailgres.pause_provider('first', %s)", clock.now + MINUTE)
     assert harness.mark_asleep() == clock.now + MINUTE
     harness.run("SELECT mailgres.pause_provider('first')")
-    assert harness.mark_asleep() is None, "for ever is no time to look again"
+    assert harness.mark_asleep() is None, "forever is not a time to look again"
     harness.run("SELECT mailgres.resume_provider('first')")
     harness.open_circuit()
     assert harness.mark_asleep() <= clock.now, "the email that opened it is to be promoted"

@@ -22,7 +22,7 @@ def kept(harness: ProviderHarness) -> list[Any]:
 
 
 def waits(harness: ProviderHarness, clock: Clock) -> int:
-    """How many emails cannot be claimed before some time to come."""
+    """Return how many emails cannot be claimed before some time to come."""
     query = "SELECT count(*) FROM email_queue WHERE status = 'pending' AND next_retry_at > %s"
     found: int = harness.value(query, clock.now)
     return found
@@ -70,7 +70,7 @@ def test_a_reset_releases_an_uncertain_batch_whole_and_under_its_key(
     assert len(again) == 10
 
 
-def test_a_reset_leaves_a_batch_alone_of_which_somebody_else_holds_an_email(
+def test_a_reset_skips_a_batch_with_a_locked_row(
     committed: ProviderHarness, connect: Connect
 ) -> None:
     clock = Clock(committed.conn)
@@ -123,7 +123,7 @@ def test_a_reset_releases_the_email_that_tried_whether_the_provider_is_back(
     assert harness.email(probe.id).next_retry_at == clock.now
 
 
-def test_a_reset_leaves_alone_what_waits_for_anything_else(
+def test_a_reset_leaves_emails_with_other_waits_unchanged(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     harness.add("second")

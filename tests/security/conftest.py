@@ -1,4 +1,4 @@
-"""A migrated database for each kind of place: a plain server, and a project on Supabase."""
+"""A migrated database for each kind of installation: a plain server, and a project on Supabase."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def in_vain(url: str) -> Iterator[Queue]:
 
 
 @pytest.fixture(params=["plain", "supabase"])
-def place(request: pytest.FixtureRequest) -> Iterator[Queue]:
-    """A queue in each kind of place, in a transaction that is rolled back."""
+def installation(request: pytest.FixtureRequest) -> Iterator[Queue]:
+    """A queue in each kind of installation, in a transaction that is rolled back."""
     supabase = request.param == "supabase"
     url: str = request.getfixturevalue("supabase_url" if supabase else "shared_url")
     yield from in_vain(url)
@@ -66,7 +66,7 @@ def acting_as(queue: Queue, role: str) -> Iterator[Queue]:
 
 
 def forbidden(queue: Queue, role: str, statement: str, *parameters: Any) -> bool:
-    """Whether a role is refused a statement for want of a privilege."""
+    """Return whether a role is refused a statement for want of a privilege."""
     try:
         with acting_as(queue, role):
             queue.run(statement, *parameters)

@@ -37,36 +37,36 @@ RELATIONS = f"""
 
 HAVE_ROWS = "relkind IN ('r', 'p', 'v', 'm', 'f')"
 EVERYBODY = pytest.mark.parametrize(
-    ("place", "role"),
+    ("installation", "role"),
     [
         *(("plain", role) for role in (PUBLIC, *OURS)),
         *(("supabase", role) for role in (PUBLIC, *OURS, *SUPABASE)),
     ],
-    indirect=["place"],
+    indirect=["installation"],
 )
 
 
-def test_every_function_is_decided(queue: Queue) -> None:
+def test_every_function_has_intended_grants(queue: Queue) -> None:
     assert {row.name for row in queue.rows(FUNCTIONS)} == EXECUTE.keys() | INTERNAL
 
 
-def test_every_table_is_decided(queue: Queue) -> None:
+def test_every_table_has_intended_grants(queue: Queue) -> None:
     found = queue.rows(f"SELECT name FROM ({RELATIONS}) r WHERE {HAVE_ROWS}")
     assert {row.name for row in found} == TABLES.keys()
 
 
 @EVERYBODY
-def test_grants_functions(place: Queue, role: str) -> None:
-    found = place.rows(
+def test_each_role_may_call_exactly_the_intended_functions(installation: Queue, role: str) -> None:
+    found = installation.rows(
         f"SELECT name FROM ({FUNCTIONS}) f WHERE has_function_privilege(%s, oid, 'EXECUTE')", role
     )
     expected = {name for name, roles in EXECUTE.items() if role in roles}
     assert {row.name for row in found} == expected
 
 
-def table_privileges(place: Queue, role: str) -> dict[str, set[str]]:
-    maintain = ["MAINTAIN"] if place.conn.info.server_version >= 170000 else []
-    found = place.rows(
+def table_privileges(installation: Queue, role: str) -> dict[str, set[str]]:
+    maintain = ["MAINTAIN"] if installation.conn.info.server_version >= 170000 else []
+    found = installation.rows(
         "SELECT name, ARRAY(SELECT p FROM unnest(%s::text[]) p"
         " WHERE has_table_privilege(%s, oid, p)) AS may"
         f" FROM ({RELATIONS}) r WHERE {HAVE_ROWS}",
@@ -76,14 +76,16 @@ def table_privileges(place: Queue, role: str) -> dict[str, set[str]]:
 
 
 @EVERYBODY
-def test_grants_tables(place: Queue, role: str) -> None:
+def test_each_role_has_exactly_the_intended_rights_on_tables(
+    installation: Queue, role: str
+) -> None:
     expected = {name: roles[role] for name, roles in TABLES.items() if role in roles}
-    assert table_privileges(place, role) == expected
+    assert table_privileges(installation, role) == expected
 
 
 @EVERYBODY
-def test_grants_sequences(place: Queue, role: str) -> None:
-    open_to_role = place.rows(
+def test_no_role_has_rights_on_sequences(installation: Queue, role: str) -> None:
+    open_to_role = installation.rows(
         f"SELECT name FROM ({RELATIONS}) r WHERE CASE relkind WHEN 'S'"
         " THEN has_sequence_privilege(%s, oid, 'USAGE, SELECT, UPDATE') END",
         role,
@@ -92,9 +94,13 @@ def test_grants_sequences(place: Queue, role: str) -> None:
 
 
 @EVERYBODY
-def test_grants_schemas(place: Queue, role: str) -> None:
+def test_each_role_has_exactly_the_intended_rights_on_schemas(
+    installation: Queue, role: str
+) -> None:
     asked = [("mailgres", "USAGE"), ("mailgres", "CREATE"), ("public", "CREATE")]
-    may = tuple(place.value("SELECT has_schema_privilege(%s, %s, %s)", role, *ask) for ask in asked)
+    may = tuple(
+        installation.value("SELECT has_schema_privilege(%s, %s, %s)", role, *ask) for ask in asked
+    )
     assert may == (role in SCHEMA_USAGE, False, False)
 
 
@@ -106,9 +112,11 @@ def may_use_column(role: str, privilege: str, table: str, column: str) -> bool:
 
 
 @EVERYBODY
-def test_grants_columns(place: Queue, role: str) -> None:
-    """A column is open where its table is; else only what analysts may read."""
-    found = place.rows(
+def test_each_role_has_exactly_the_intended_rights_on_columns(
+    installation: Queue, role: str
+) -> None:
+    """A column is readable where its table is; otherwise only columns for analysts are."""
+    found = installation.rows(
         "SELECT name, attname, p AS privilege, has_column_privilege(%s, oid, attnum, p) AS may"
         f" FROM ({RELATIONS}) r JOIN pg_attribute a ON a.attrelid = oid,"
         " unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) p"
@@ -124,7 +132,7 @@ def test_grants_columns(place: Queue, role: str) -> None:
 
 
 @pytest.mark.parametrize("table", OPEN)
-def test_every_column_is_decided(queue: Queue, table: str) -> None:
+def test_every_column_is_public_or_personal(queue: Queue, table: str) -> None:
     found = queue.rows(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass"
         " AND attnum > 0 AND NOT attisdropped",
@@ -134,26 +142,28 @@ def test_every_column_is_decided(queue: Queue, table: str) -> None:
     assert {row.attname for row in found} == PERSONAL[table] | OPEN[table]
 
 
-def test_nothing_can_be_granted_on(place: Queue) -> None:
-    """Nobody may pass on what he has."""
-    passed_on = place.rows(
+def test_nothing_can_be_granted_on(installation: Queue) -> None:
+    """No role may pass on its rights."""
+    passed_on = installation.rows(
         f"SELECT name FROM ({RELATIONS}) r JOIN pg_class c USING (oid), aclexplode(c.relacl) a"
         " WHERE a.is_grantable AND a.grantee <> c.relowner"
     )
     assert passed_on == []
 
 
-def test_grants_row_security(place: Queue) -> None:
+def test_every_table_of_the_contract_has_row_security(installation: Queue) -> None:
     """On every table of the contract, and no policy that is for everybody."""
-    tables = place.rows(f"SELECT * FROM ({RELATIONS}) r WHERE relkind IN ('r', 'p')")
+    tables = installation.rows(f"SELECT * FROM ({RELATIONS}) r WHERE relkind IN ('r', 'p')")
     public = {row.name: row.relrowsecurity for row in tables if row.name.startswith("public.")}
     assert public == {name: True for name in TABLES.keys() - VIEWS if name.startswith("public.")}
-    policies = place.rows("SELECT * FROM pg_policies WHERE schemaname IN ('public', 'mailgres')")
+    policies = installation.rows(
+        "SELECT * FROM pg_policies WHERE schemaname IN ('public', 'mailgres')"
+    )
     assert {name for policy in policies for name in policy.roles} <= set(OURS)
 
 
-def test_views_show_what_their_reader_may_see(place: Queue) -> None:
-    found = place.rows(
+def test_views_show_what_their_reader_may_see(installation: Queue) -> None:
+    found = installation.rows(
         "SELECT relnamespace::regnamespace || '.' || relname AS name,"
         " coalesce(reloptions, '{}') AS options FROM pg_class"
         f" WHERE relkind IN ('v', 'm') AND relnamespace {OBJECTS}"
@@ -162,9 +172,9 @@ def test_views_show_what_their_reader_may_see(place: Queue) -> None:
     assert all("security_invoker=true" in row.options for row in found)
 
 
-def test_policies_follow_the_grants(place: Queue) -> None:
-    """Who may read or write a table of the contract sees its rows, and nobody else."""
-    policies = place.rows("SELECT tablename, roles[1] AS role, cmd, qual FROM pg_policies")
+def test_row_security_lets_in_exactly_the_roles_with_grants(installation: Queue) -> None:
+    """Roles with rights on a table of the contract see its rows, and no other role does."""
+    policies = installation.rows("SELECT tablename, roles[1] AS role, cmd, qual FROM pg_policies")
     found = {(f"public.{policy.tablename}", policy.role): policy.cmd for policy in policies}
     expected = {
         (name, role): "ALL" if "UPDATE" in may else "SELECT"
@@ -177,28 +187,28 @@ def test_policies_follow_the_grants(place: Queue) -> None:
     assert found == expected
 
 
-def test_grants_security_definers(place: Queue) -> None:
-    """They trust no search_path, and belong to whoever migrated."""
-    migrator = place.value(
+def test_security_definer_functions_fix_their_search_path(installation: Queue) -> None:
+    """They trust no search_path, and belong to the role that migrated."""
+    migrator = installation.value(
         "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'mailgres'"
     )
-    definers = [row for row in place.rows(FUNCTIONS) if row.prosecdef]
+    definers = [row for row in installation.rows(FUNCTIONS) if row.prosecdef]
     assert definers
     for row in definers:
         assert "search_path=pg_catalog, pg_temp" in row.settings, row.signature
         assert row.owner == migrator, row.signature
 
 
-def test_what_others_may_call_runs_as_the_owner(place: Queue) -> None:
+def test_functions_that_roles_may_call_run_as_the_owner(installation: Queue) -> None:
     """So that no caller needs a privilege on a table; a clock, an id, a sum, a check need none."""
-    definers = {row.name for row in place.rows(FUNCTIONS) if row.prosecdef}
+    definers = {row.name for row in installation.rows(FUNCTIONS) if row.prosecdef}
     assert EXECUTE.keys() - definers == {
         *("mailgres.now", "mailgres.uuid_v7", "mailgres.round_robin_priority"),
         *FIELD_CHECKS,
     }
 
 
-def test_one_function_per_name(queue: Queue) -> None:
+def test_no_function_is_overloaded(queue: Queue) -> None:
     """PostgREST does not take overloads well, and nor do people."""
     signatures: dict[str, list[str]] = {}
     for row in queue.rows(FUNCTIONS):
@@ -206,7 +216,7 @@ def test_one_function_per_name(queue: Queue) -> None:
     assert [found for found in signatures.values() if len(found) > 1] == []
 
 
-def test_optional_arguments_come_last(queue: Queue) -> None:
+def test_arguments_beyond_the_contract_have_defaults(queue: Queue) -> None:
     """The contract's arguments first, with its names; what is appended has defaults."""
     contract = {
         "enqueue_email": ["p_user_id", "p_template_type", "p_recipient_email", "p_payload"],
@@ -226,7 +236,7 @@ def test_optional_arguments_come_last(queue: Queue) -> None:
         assert row.required <= len(arguments)
 
 
-def test_grants_everything_is_explained(queue: Queue) -> None:
+def test_everything_that_a_role_may_use_has_a_comment(queue: Queue) -> None:
     """What people name in their SQL has a comment."""
     silent = queue.rows(
         f"SELECT name FROM ({RELATIONS}) r WHERE relkind IN ('r', 'v')"

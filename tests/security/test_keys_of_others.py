@@ -20,7 +20,7 @@ GUESSES = {
 
 
 def said(queue: Queue, query: str, *parameters: object) -> str:
-    """All that a caller is told of an error, wherever a client shows it."""
+    """Everything that a caller gets of an error, wherever a client shows it."""
     with pytest.raises(psycopg.Error) as raised, queue.conn.transaction():
         queue.run(query, *parameters)
     diag = raised.value.diag

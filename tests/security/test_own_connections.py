@@ -1,4 +1,4 @@
-"""Workers, commands and the Python API run no object that somebody planted in `public`.
+"""Workers, commands and the Python API run no object that was planted in `public`.
 
 The path of their sessions is the worst there is: `public`, where everything of PostgreSQL's own is
 planted again, before `pg_catalog`.
@@ -84,7 +84,7 @@ SETUP = """
 
 @dataclass(frozen=True)
 class Hostile:
-    """A database in which somebody has planted all he can, and some emails."""
+    """A database with every object that an attacker can plant, and some emails."""
 
     url: str
     clean: psycopg.Connection

@@ -56,7 +56,7 @@ def without_roles(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def with_roles(without_roles: Cluster) -> Cluster:
-    """The server while they exist, made by somebody else."""
+    """The server while they exist, made by another role."""
     for role in OURS:
         without_roles.admin.execute(f"CREATE ROLE {role} NOLOGIN")
     return without_roles
@@ -85,7 +85,9 @@ def test_nobody_may_do_anything_without_the_roles(without_roles: Cluster, migrat
         assert not may_enqueue(url, "public")
 
 
-def test_owners_roles_exist(with_roles: Cluster, migrations: Path, notices: list[str]) -> None:
+def test_an_owner_migrates_where_the_roles_exist(
+    with_roles: Cluster, migrations: Path, notices: list[str]
+) -> None:
     with with_roles.owner() as url:
         migrate.upgrade(url, on_notice=notices.append, directory=migrations)
         assert notices == []
@@ -94,7 +96,7 @@ def test_owners_roles_exist(with_roles: Cluster, migrations: Path, notices: list
         assert_works(url)
 
 
-def test_owners_roles_are_made(
+def test_an_owner_with_createrole_creates_the_roles(
     without_roles: Cluster, migrations: Path, notices: list[str]
 ) -> None:
     with without_roles.owner("CREATEROLE") as url:
@@ -105,7 +107,7 @@ def test_owners_roles_are_made(
         assert_works(url)
 
 
-def test_migrating_again_does_what_the_notice_says(
+def test_migrating_again_grants_what_the_notice_names(
     without_roles: Cluster, migrations: Path
 ) -> None:
     """'Have it created and migrate again': the role then has its privileges."""
@@ -117,7 +119,7 @@ def test_migrating_again_does_what_the_notice_says(
         assert may_enqueue(url, PRODUCER)
 
 
-def test_two_databases_share_the_roles(
+def test_two_databases_of_a_cluster_share_the_roles(
     with_roles: Cluster, migrations: Path, notices: list[str]
 ) -> None:
     with with_roles.owner() as first, with_roles.owner() as second:

@@ -66,7 +66,7 @@ def statements() -> dict[str, str]:
 
 
 def possible(queue: Queue, role: str) -> set[str]:
-    """What a role is not refused for want of a privilege, whatever else is wrong with it."""
+    """Return what a role is not refused for want of a privilege, whatever else is wrong with it."""
     found = set()
     for name, statement in statements().items():
         refused = True
@@ -86,7 +86,7 @@ def test_the_api_of_supabase_can_do_nothing(supabase: Queue, role: str) -> None:
 
 
 def shows_nothing(queue: Queue, role: str, view: str) -> bool:
-    """Whether it is refused, or empty."""
+    """Return whether it is refused, or empty."""
     query = f"SELECT * FROM {view}"
     if forbidden(queue, role, query):
         return True
@@ -96,7 +96,7 @@ def shows_nothing(queue: Queue, role: str, view: str) -> bool:
 
 @pytest.mark.parametrize("role", [ANON, AUTHENTICATED])
 def test_a_grant_by_accident_shows_no_row(supabase: Queue, role: str) -> None:
-    """Row security: somebody grants everything, and still no row is seen."""
+    """Row security: with every right granted, still no row is seen."""
     supabase.enqueue()
     supabase.attempt("transient")
     supabase.suppress()
@@ -109,76 +109,78 @@ def test_a_grant_by_accident_shows_no_row(supabase: Queue, role: str) -> None:
     assert forbidden(supabase, role, PLAIN_INSERT)
 
 
-def test_role_producer(place: Queue) -> None:
+def test_a_producer_may_only_enqueue(installation: Queue) -> None:
     """It can enqueue, and nothing else."""
-    with acting_as(place, PRODUCER):
-        assert place.value(ENQUEUE)
-        assert place.value(ENQUEUE_MANY)
-    assert place.value("SELECT count(*) FROM email_queue") == 2
-    assert possible(place, PRODUCER) == set()
-    assert forbidden(place, PRODUCER, PLAIN_INSERT)
-    assert forbidden(place, PRODUCER, "SELECT * FROM process_pending_emails_for_retry(10)")
-    assert forbidden(place, PRODUCER, "SELECT * FROM mailgres.claim('me')")
+    with acting_as(installation, PRODUCER):
+        assert installation.value(ENQUEUE)
+        assert installation.value(ENQUEUE_MANY)
+    assert installation.value("SELECT count(*) FROM email_queue") == 2
+    assert possible(installation, PRODUCER) == set()
+    assert forbidden(installation, PRODUCER, PLAIN_INSERT)
+    assert forbidden(installation, PRODUCER, "SELECT * FROM process_pending_emails_for_retry(10)")
+    assert forbidden(installation, PRODUCER, "SELECT * FROM mailgres.claim('me')")
 
 
-def test_role_worker(place: Queue) -> None:
+def test_a_worker_may_process_but_neither_read_nor_enqueue(installation: Queue) -> None:
     """It claims, reports and keeps house; it reads no queue and enqueues nothing."""
-    place.enqueue()
-    with acting_as(place, WORKER):
-        claimed = place.claim_one()
-        assert place.start_attempts([claimed]) == {claimed.id}
+    installation.enqueue()
+    with acting_as(installation, WORKER):
+        claimed = installation.claim_one()
+        assert installation.start_attempts([claimed]) == {claimed.id}
         token, ids = claimed.lease_token, [claimed.id]
-        assert place.value("SELECT mailgres.extend(%s, %s)", token, ids) == claimed.id
-        assert place.value("SELECT mailgres.give_back(%s, %s)", token, ids) == claimed.id
-        (done,) = place.finish(report(place.claim_one(), "sent"))
+        assert installation.value("SELECT mailgres.extend(%s, %s)", token, ids) == claimed.id
+        assert installation.value("SELECT mailgres.give_back(%s, %s)", token, ids) == claimed.id
+        (done,) = installation.finish(report(installation.claim_one(), "sent"))
         assert done.status == "sent"
         for janitor in ("reap", "promote", "expire", "fold_rollups"):
-            place.run(f"SELECT mailgres.{janitor}()")
-        assert place.value("SELECT count(*) FROM email_templates") > 0
-        assert place.value("SELECT count(*) FROM mailgres.template_versions") > 0
-        place.run("INSERT INTO mailgres.workers (worker) VALUES ('w')")
-        place.run("INSERT INTO mailgres.sleepers VALUES ('w', now())")
-        place.run("DELETE FROM mailgres.sleepers")
-    assert forbidden(place, WORKER, "SELECT id FROM email_queue")
-    assert forbidden(place, WORKER, "UPDATE email_queue SET status = 'sent'")
-    assert forbidden(place, WORKER, ENQUEUE)
-    assert forbidden(place, WORKER, "SELECT mark_email_sent(gen_random_uuid(), 'x')")
-    assert forbidden(place, WORKER, "UPDATE mailgres.providers SET circuit = 'open'")
+            installation.run(f"SELECT mailgres.{janitor}()")
+        assert installation.value("SELECT count(*) FROM email_templates") > 0
+        assert installation.value("SELECT count(*) FROM mailgres.template_versions") > 0
+        installation.run("INSERT INTO mailgres.workers (worker) VALUES ('w')")
+        installation.run("INSERT INTO mailgres.sleepers VALUES ('w', now())")
+        installation.run("DELETE FROM mailgres.sleepers")
+    assert forbidden(installation, WORKER, "SELECT id FROM email_queue")
+    assert forbidden(installation, WORKER, "UPDATE email_queue SET status = 'sent'")
+    assert forbidden(installation, WORKER, ENQUEUE)
+    assert forbidden(installation, WORKER, "SELECT mark_email_sent(gen_random_uuid(), 'x')")
+    assert forbidden(installation, WORKER, "UPDATE mailgres.providers SET circuit = 'open'")
 
 
-def test_role_operator_calls(place: Queue) -> None:
-    with acting_as(place, OPERATOR):
-        queue_id = place.value(ENQUEUE)
-        assert place.email(queue_id).recipient_email == "ana@example.com"
-        assert place.value("SELECT reschedule_email(%s, now())", queue_id)
-        assert place.value("SELECT cancel_email(%s)", queue_id)
-        assert place.value("SELECT retry_email(%s)", queue_id)
-        assert place.value("SELECT mark_email_failed(%s, 'no')", queue_id)
-        assert place.value("SELECT mark_email_sent(%s, 're_1')", queue_id)
-        assert place.value("SELECT record_email_event('bounced', %s)", queue_id)
-        assert place.value("SELECT count(*) FROM email_suppressions") == 1
-        assert place.value("SELECT count(*) FROM email_logs") > 3
-    assert forbidden(place, OPERATOR, "UPDATE email_logs SET event = 'x'")
-    assert forbidden(place, OPERATOR, "DELETE FROM email_logs")
-    assert forbidden(place, OPERATOR, "UPDATE mailgres.template_versions SET subject = 'x'")
-    assert forbidden(place, OPERATOR, "SELECT * FROM mailgres.claim('me')")
+def test_an_operator_may_call_every_function_of_the_contract(installation: Queue) -> None:
+    with acting_as(installation, OPERATOR):
+        queue_id = installation.value(ENQUEUE)
+        assert installation.email(queue_id).recipient_email == "ana@example.com"
+        assert installation.value("SELECT reschedule_email(%s, now())", queue_id)
+        assert installation.value("SELECT cancel_email(%s)", queue_id)
+        assert installation.value("SELECT retry_email(%s)", queue_id)
+        assert installation.value("SELECT mark_email_failed(%s, 'no')", queue_id)
+        assert installation.value("SELECT mark_email_sent(%s, 're_1')", queue_id)
+        assert installation.value(
+            "SELECT record_email_event(NULL, 'complained', p_queue_id => %s)", queue_id
+        )
+        assert installation.value("SELECT count(*) FROM email_suppressions") == 1
+        assert installation.value("SELECT count(*) FROM email_logs") > 3
+    assert forbidden(installation, OPERATOR, "UPDATE email_logs SET event = 'x'")
+    assert forbidden(installation, OPERATOR, "DELETE FROM email_logs")
+    assert forbidden(installation, OPERATOR, "UPDATE mailgres.template_versions SET subject = 'x'")
+    assert forbidden(installation, OPERATOR, "SELECT * FROM mailgres.claim('me')")
 
 
-def test_role_operator_sets_up(place: Queue) -> None:
-    with acting_as(place, OPERATOR):
-        place.run("INSERT INTO mailgres.providers (name, kind) VALUES ('ses', 'ses')")
-        place.run("INSERT INTO mailgres.tenants (tenant_id, weight) VALUES ('shop', 2)")
-        place.run("UPDATE mailgres.settings SET retry_policy = 'patient'")
-        place.run("INSERT INTO email_templates (template_type) VALUES ('news')")
-        place.run(
+def test_an_operator_may_change_the_configuration(installation: Queue) -> None:
+    with acting_as(installation, OPERATOR):
+        installation.run("INSERT INTO mailgres.providers (name, kind) VALUES ('ses', 'ses')")
+        installation.run("INSERT INTO mailgres.tenants (tenant_id, weight) VALUES ('shop', 2)")
+        installation.run("UPDATE mailgres.settings SET retry_policy = 'patient'")
+        installation.run("INSERT INTO email_templates (template_type) VALUES ('news')")
+        installation.run(
             "INSERT INTO mailgres.template_versions (template_type, version, subject, text)"
             " VALUES ('news', 1, 'News', 'News')"
         )
-        assert place.value("SELECT enqueue_email(NULL, 'news', 'ana@example.com')")
+        assert installation.value("SELECT enqueue_email(NULL, 'news', 'ana@example.com')")
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])
-def test_role_changes_by_hand(supabase: Queue, role: str) -> None:
+def test_operators_and_the_service_role_may_change_rows_by_hand(supabase: Queue, role: str) -> None:
     """As people do it in the SQL editor, or code with the service key."""
     supabase.enqueue()
     for statement in BY_HAND:
@@ -187,13 +189,13 @@ def test_role_changes_by_hand(supabase: Queue, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])
-def test_role_a_plain_insert(supabase: Queue, role: str) -> None:
+def test_a_plain_insert_is_claimed(supabase: Queue, role: str) -> None:
     with acting_as(supabase, role):
         supabase.run(PLAIN_INSERT)
     assert len(supabase.claim()) == 1
 
 
-def test_service_role(supabase: Queue) -> None:
+def test_the_service_role_may_enqueue_and_process(supabase: Queue) -> None:
     """What PostgREST calls for a backend with the service key."""
     with acting_as(supabase, SERVICE):
         queue_id = supabase.value(ENQUEUE)
@@ -209,24 +211,26 @@ def test_service_role(supabase: Queue) -> None:
 
 
 @pytest.mark.parametrize("statement", MONITORING)
-def test_analyst_sees_what_happens(place: Queue, statement: str) -> None:
-    place.enqueue()
-    place.attempt("transient", code="E1")
-    with acting_as(place, ANALYST):
-        assert place.rows(statement)
+def test_an_analyst_may_run_the_documented_queries(installation: Queue, statement: str) -> None:
+    installation.enqueue()
+    installation.attempt("transient", code="E1")
+    with acting_as(installation, ANALYST):
+        assert installation.rows(statement)
 
 
 @pytest.mark.parametrize("table", OPEN)
-def test_role_analyst_sees_nobody(place: Queue, table: str) -> None:
-    with acting_as(place, ANALYST):
+def test_an_analyst_sees_no_personal_column(installation: Queue, table: str) -> None:
+    with acting_as(installation, ANALYST):
         for column in OPEN[table]:
-            place.run(f"SELECT {column} FROM {table}")
+            installation.run(f"SELECT {column} FROM {table}")
     for column in PERSONAL[table]:
-        assert forbidden(place, ANALYST, f"SELECT {column} FROM {table}"), column
-        assert forbidden(place, ANALYST, f"SELECT id FROM {table} WHERE {column} IS NULL"), column
-    assert forbidden(place, ANALYST, f"SELECT * FROM {table}")
-    assert forbidden(place, ANALYST, f"SELECT x FROM {table} x")
-    assert forbidden(place, ANALYST, f"COPY {table} TO STDOUT")
+        assert forbidden(installation, ANALYST, f"SELECT {column} FROM {table}"), column
+        assert forbidden(installation, ANALYST, f"SELECT id FROM {table} WHERE {column} IS NULL"), (
+            column
+        )
+    assert forbidden(installation, ANALYST, f"SELECT * FROM {table}")
+    assert forbidden(installation, ANALYST, f"SELECT x FROM {table} x")
+    assert forbidden(installation, ANALYST, f"COPY {table} TO STDOUT")
 
 
 @pytest.mark.parametrize(
@@ -243,24 +247,24 @@ def test_role_analyst_sees_nobody(place: Queue, table: str) -> None:
         "UPDATE email_templates SET description = ''",
     ],
 )
-def test_role_analyst_changes_nothing(place: Queue, statement: str) -> None:
-    assert forbidden(place, ANALYST, statement)
+def test_an_analyst_may_change_nothing(installation: Queue, statement: str) -> None:
+    assert forbidden(installation, ANALYST, statement)
 
 
-def test_errors_are_told_to_producers(place: Queue) -> None:
+def test_a_producer_gets_the_error_about_its_input(installation: Queue) -> None:
     """The refusal of bad input, not of a privilege that the check itself would need."""
-    with pytest.raises(psycopg.Error) as error, acting_as(place, PRODUCER):
-        place.run("SELECT enqueue_email(NULL, 'none such', 'ana@example.com')")
+    with pytest.raises(psycopg.Error) as error, acting_as(installation, PRODUCER):
+        installation.run("SELECT enqueue_email(NULL, 'none such', 'ana@example.com')")
     assert error.value.sqlstate == "MG001"
 
 
-def test_attachments_of_a_producer(place: Queue) -> None:
-    with acting_as(place, PRODUCER):
-        place.run(
+def test_a_producer_may_enqueue_attachments(installation: Queue) -> None:
+    with acting_as(installation, PRODUCER):
+        installation.run(
             "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com', p_attachments => %s)",
             Jsonb([{"filename": "a.txt", "content": "YQ=="}]),
         )
-    assert place.value("SELECT content FROM mailgres.attachments") == b"a"
+    assert installation.value("SELECT content FROM mailgres.attachments") == b"a"
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])

@@ -1,4 +1,4 @@
-"""A caller chooses his search_path; what the functions do does not depend on it."""
+"""What functions do does not depend on the search_path of the caller."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ PATH = "SET LOCAL search_path = hostile, pg_temp, pg_catalog, public"
 
 
 @pytest.fixture
-def hostile(place: Queue) -> Queue:
-    place.run(HOSTILE)
-    return place
+def hostile(installation: Queue) -> Queue:
+    installation.run(HOSTILE)
+    return installation
 
 
 def assert_untouched(queue: Queue) -> None:
@@ -61,7 +61,7 @@ def assert_untouched(queue: Queue) -> None:
         assert queue.rows(f"SELECT * FROM hostile.{table}") == []
 
 
-def test_search_path_enqueue(hostile: Queue) -> None:
+def test_enqueue_ignores_a_hostile_search_path(hostile: Queue) -> None:
     with acting_as(hostile, PRODUCER):
         hostile.run(TEMPORARY)
         hostile.run(PATH)
@@ -84,7 +84,7 @@ def test_search_path_enqueue(hostile: Queue) -> None:
     assert queue_id.version == 7
 
 
-def test_the_life_of_an_email(hostile: Queue) -> None:
+def test_an_email_is_processed_with_a_hostile_search_path(hostile: Queue) -> None:
     """The whole of it under a hostile search_path, triggers included."""
     hostile.run(TEMPORARY)
     hostile.run("INSERT INTO mailgres.sleepers VALUES ('w', pg_catalog.now() + interval '1 hour')")
@@ -98,15 +98,19 @@ def test_the_life_of_an_email(hostile: Queue) -> None:
         "public.cancel_email(%s)",
         "public.retry_email(%s)",
         "public.mark_email_sent(%s, 're_1')",
-        "public.record_email_event('bounced', %s)",
     ):
         assert hostile.value(f"SELECT {call}", first) is True
+    event = "public.record_email_event(NULL, 'complained', p_queue_id => %s)"
+    assert hostile.value(f"SELECT {event}", first) == "recorded"
+    unknown = 'SELECT public.record_email_events(\'[{"event": "sent", "provider": "x"}]\')'
+    assert hostile.value(unknown) == "unmatched"
+    assert hostile.value("SELECT mailgres.match_email_events()") == 1
     hostile.run("UPDATE public.email_queue SET status = 'failed'")
     hostile.run("SET CONSTRAINTS ALL IMMEDIATE")
     assert_untouched(hostile)
     log = hostile.rows("SELECT event FROM public.email_logs WHERE queue_id = %s ORDER BY id", first)
     assert [entry.event for entry in log] == [
-        *("retry", "rescheduled", "cancelled", "reopened", "sent", "bounced", "dead")
+        *("retry", "rescheduled", "cancelled", "reopened", "sent", "dead")
     ]
     address = hostile.value("SELECT recipient_email FROM public.email_suppressions")
     assert address == "ana@example.com"

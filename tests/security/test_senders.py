@@ -156,7 +156,7 @@ def bind(queue: Queue, role: str, tenant: str) -> None:
 
 @contextmanager
 def session_of(queue: Queue, role: str) -> Iterator[None]:
-    """Be another user, as if he had logged in."""
+    """Act as another user, as if after its login."""
     queue.run(f"SET LOCAL SESSION AUTHORIZATION {role}")
     yield
     queue.run("RESET SESSION AUTHORIZATION")
@@ -328,7 +328,9 @@ def test_roles_bound_to_two_tenants_at_once_enqueue_for_neither(queue: Queue) ->
     assert tenants(queue) == []
 
 
-def test_a_function_of_somebody_else_does_not_free_a_bound_producer(queue: Queue) -> None:
+def test_a_security_definer_function_of_another_owner_does_not_free_a_bound_producer(
+    queue: Queue,
+) -> None:
     role = producer(queue)
     queue.run(
         "CREATE FUNCTION public.on_behalf() RETURNS uuid LANGUAGE sql SECURITY DEFINER"

@@ -38,7 +38,7 @@ def test_health_is_answered_while_150_connections_are_slow(service: Site, words:
 
 
 def test_health_is_answered_while_150_refused_callers_go_on_sending(service: Site) -> None:
-    """Each is told 401 at once, and announced a body of which nothing comes."""
+    """Each gets 401 at once, although its body never arrives."""
     wrong = request("POST", PATH, "Authorization: Bearer wrong")
     wrong = wrong.replace(b"Length: 0", b"Length: 16000")
     with crowd(service, MANY, wrong):

@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from doubles.resend import ResendDouble
 from e2e.harness import E2eHarness
-from mailgres.http.app import PATHS
+from mailgres.http.app import Service, endpoints, make_app
+from mailgres.http.webhooks import Webhooks
 from service.harness import SECRET, TOKEN, site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
@@ -24,7 +26,7 @@ COMMANDS = [
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_docs_commands_run(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
+def test_the_commands_of_the_page_on_http_run(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
     harness.enqueue()
     with site(harness, metrics_token=TOKEN) as service:
         answers = []
@@ -49,8 +51,10 @@ def test_docs_commands_run(harness: E2eHarness, resend: ResendDouble) -> None:  
     assert "mailgres_up 1.0" in metrics[0]
 
 
-def test_every_endpoint_is_there() -> None:
-    for path in PATHS:
-        assert f" {path}`" in PAGE
+def test_the_page_on_http_lists_every_endpoint() -> None:
+    nothing: Any = None
+    service = Service(nothing, nothing, nothing, secret="", metrics_token=None)
+    listed = re.findall(r"^\| `((?:GET|POST) /\S+)`", PAGE, re.MULTILINE)
+    assert listed == endpoints(make_app(service, Webhooks(nothing, nothing)))
     for name in ("serve_host", "serve_port", "serve_secret", "metrics_token"):
         assert f"`{name}`" in PAGE

@@ -14,8 +14,8 @@ import pytest
 
 from doubles.resend import ResendDouble
 from e2e.harness import E2eHarness
-from mailgres import migrate
-from mailgres.http.app import PATHS, Service, make_app
+from mailgres import resources
+from mailgres.http.app import Service, make_app
 from mailgres.http.ready import Ready
 from mailgres.worker.store import Store
 from service.harness import BEARER, PATH, SECRET, Site, site
@@ -24,25 +24,28 @@ from worker.harness import until
 from worker.restartable import RestartableHarness
 
 
-def test_service_health_and_readiness(harness: E2eHarness, service: Site) -> None:
+def test_a_running_service_is_healthy_and_ready(harness: E2eHarness, service: Site) -> None:
     assert service.get("/healthz").json["status"] == "ok"
     ready = service.get("/readyz")
     assert ready.status == 200
-    assert ready.json == {"status": "ready", "schema": migrate.head(), "lastRun": None}
+    assert ready.json == {"status": "ready", "schema": resources.schema_revision(), "lastRun": None}
     assert service.trigger().status == 200
-    until(lambda: service.get("/readyz").json["lastRun"], "the run is told")
+    until(lambda: service.get("/readyz").json["lastRun"], "the run is logged")
 
-    harness.run("UPDATE mailgres.schema_version SET version_num = '0000_other'")
-    until(lambda: service.get("/readyz").status == 503, "the schema is another")
+    harness.run("UPDATE mailgres.schema_releases SET version = '0.0.1', digest = 'other'")
+    until(lambda: service.get("/readyz").status == 503, "the schema is older")
     reported = service.get("/readyz").json
     assert reported["status"] == "not ready"
-    assert reported["reason"] == f"the schema is not {migrate.head()}: run `mailgres migrate`"
-    assert reported["schema"] == "0000_other"
+    revision = resources.schema_revision()
+    assert reported["reason"] == f"the schema is not {revision}: run `mailgres migrate`"
+    harness.run("UPDATE mailgres.schema_releases SET version = '99.0.0', works_since = '99.0.0'")
+    newer = "the schema is of a newer version of mailgres"
+    until(lambda: service.get("/readyz").json["reason"] == newer, "the schema is newer")
     assert service.get("/healthz").status == 200
 
 
 def test_answers_of_the_service_end_with_a_line_break(service: Site) -> None:
-    """For whoever calls from a terminal; the length counts it."""
+    """For callers at a terminal; the length counts it."""
     for answer in (
         service.get("/healthz"), service.get("/readyz"), service.get("/metrics"),
         service.get("/nowhere"), service.trigger(), service.ask("POST", PATH),
@@ -52,7 +55,9 @@ def test_answers_of_the_service_end_with_a_line_break(service: Site) -> None:
         assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-def test_service_without_a_database(tmp_path: Path, migrations: Path) -> None:
+def test_without_a_database_the_service_lives_and_is_not_ready(
+    tmp_path: Path, migrations: Path
+) -> None:
     """It lives, says why it is not ready, refuses runs, and is ready again by itself."""
     with TemporaryDirectory(prefix="mailgres-tests-") as place:
         Path(place).chmod(0o711)
@@ -94,7 +99,7 @@ def test_unknown_paths_and_methods_are_refused(service: Site) -> None:
         answer = service.ask(method, path, BEARER)
         assert (answer.status, answer.json["error"]) == (405, "method not allowed")
         assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))
-    for path in sorted(PATHS - {PATH, "/metrics"}):
+    for path in ("/healthz", "/readyz"):
         with service.open() as connection:
             connection.sendall(f"HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             received = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -103,7 +108,7 @@ def test_unknown_paths_and_methods_are_refused(service: Site) -> None:
     assert service.raw(b"nonsense\r\n\r\n").status == 400
 
 
-def test_answers_tell_nothing_of_the_server(service: Site) -> None:
+def test_answers_do_not_name_the_server_software(service: Site) -> None:
     headers = service.get("/healthz").headers
     assert "server" not in headers
     assert headers["connection"] == "close"
@@ -117,7 +122,7 @@ class Broken:
         raise ValueError("ana@example.com: the content")
 
 
-def test_a_bug_shows_nothing_outward(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_of_the_service_shows_no_details_to_callers(caplog: pytest.LogCaptureFixture) -> None:
     nothing: Any = None
     runs: Any = Broken()
     app = make_app(Service(runs, nothing, nothing, secret=SECRET, metrics_token=None))
@@ -178,8 +183,10 @@ def test_a_port_in_use_is_reported(program: Program) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "prometheus_client"])
-def test_service_without_the_extra(missing: str, database_url: str) -> None:
+@pytest.mark.parametrize(
+    "missing", ["starlette", "uvicorn", "prometheus_client", "standardwebhooks"]
+)
+def test_serve_without_its_extra_says_what_to_install(missing: str, database_url: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from mailgres.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "serve"],
@@ -189,7 +196,7 @@ def test_service_without_the_extra(missing: str, database_url: str) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "Hint: pip install starlette uvicorn prometheus_client" in done.stderr
+    assert "Hint: pip install starlette uvicorn prometheus_client standardwebhooks" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -206,7 +213,9 @@ def test_a_worker_with_serve_sends_and_answers(harness: E2eHarness, resend: Rese
         assert service.process.stop()["sent"] == 1
 
 
-def test_several_workers_and_one_service(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_several_worker_processes_share_one_service(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     with site(harness, "worker", "--serve", "--processes", "2") as service:
         harness.enqueue()
         until(lambda: harness.statuses() == {"sent": 1}, "a worker sends it")

@@ -51,7 +51,7 @@ def scrape(store: Store) -> Found:
     return parsed(Exposition(store).text()[0].decode())
 
 
-def test_metrics_with_a_token(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
+def test_metrics_need_the_token(harness: E2eHarness, resend: ResendDouble) -> None:  # noqa: ARG001
     with site(harness, metrics_token=TOKEN) as service:
         assert service.get("/metrics").status == 401
         assert service.get("/metrics", "Authorization: Bearer wrong").status == 401
@@ -106,7 +106,7 @@ def test_every_metric_after_a_bit_of_everything(
     )
 
 
-def test_metrics_tenants_are_bounded(
+def test_metrics_name_a_bounded_number_of_tenants(
     harness: E2eHarness, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "MOST_TENANTS", 3)
@@ -122,7 +122,7 @@ def test_metrics_tenants_are_bounded(
     assert value(found, "tenant_jobs_processed", tenant="other") == 5 + 4 + 3 + 2 + 1
 
 
-def test_the_database_hears_of_it_once(harness: E2eHarness, store: Store) -> None:
+def test_many_scrapes_cause_one_query(harness: E2eHarness, store: Store) -> None:
     """However many ask: figures hold for a few seconds."""
     asked = Exposition(store)
     first = value(parsed(asked.text()[0].decode()), "queue_depth", status="pending")
@@ -132,8 +132,10 @@ def test_the_database_hears_of_it_once(harness: E2eHarness, store: Store) -> Non
     assert value(parsed(asked.text()[0].decode()), "queue_depth", status="pending") == 1
 
 
-def test_an_email_that_was_always_due(harness: E2eHarness, store: Store) -> None:
-    """Somebody wrote -infinity to have it sent at once."""
+def test_an_email_due_since_forever_does_not_break_the_metrics(
+    harness: E2eHarness, store: Store
+) -> None:
+    """-infinity was written by hand to have it sent at once."""
     assert value(scrape(store), "queue_oldest_due_seconds") == 0
     harness.enqueue()
     harness.run("UPDATE email_queue SET next_retry_at = '-infinity'")
@@ -159,7 +161,7 @@ def test_metrics_report_up_0_when_the_database_is_slow(
     assert value(scrape(store), "up") == 0
 
 
-def test_metrics_counters_only_grow() -> None:
+def test_counters_never_decrease() -> None:
     """A rollup that forgets what is old does not make a counter smaller."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rollup: dict[datetime, int] = {}
@@ -180,12 +182,12 @@ def test_metrics_counters_only_grow() -> None:
         assert monotonic_counter.read(ask, hour).get("dead", 0) == total
 
 
-def test_metrics_histogram_of_counted_values() -> None:
+def test_a_histogram_of_counted_values_is_cumulative() -> None:
     found = spread([(10.0, 2), (100.0, 1), (5000.0, 4)], (10.0, 1000.0))
     assert (found.at_most, found.count, found.total) == ((2, 3), 7, 20120.0)
 
 
-def test_metrics_histogram_of_observed_values() -> None:
+def test_a_histogram_of_observed_values_is_cumulative() -> None:
     histogram = measurements.Histogram((1.0, 10.0))
     for seconds in (0.5, 1.0, 5.0, 100.0):
         histogram.observe(seconds, "resend")
@@ -194,7 +196,7 @@ def test_metrics_histogram_of_observed_values() -> None:
     assert reading.total == 106.5
 
 
-def test_metrics_names_are_good() -> None:
+def test_metric_names_follow_the_conventions() -> None:
     for metric in METRICS.values():
         assert re.fullmatch(r"[a-z][a-z_]*", metric.name)
         assert (metric.kind == "counter") == metric.name.endswith("_total")

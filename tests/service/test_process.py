@@ -23,7 +23,7 @@ def untouched(harness: E2eHarness) -> bool:
     return harness.statuses() == {"pending": 1}
 
 
-def test_process_endpoint_sends_what_is_due(
+def test_the_trigger_sends_due_emails(
     harness: E2eHarness, resend: ResendDouble, service: Site
 ) -> None:
     emails = [harness.enqueue() for _ in range(3)]
@@ -38,7 +38,7 @@ def test_process_endpoint_sends_what_is_due(
 
 
 @pytest.mark.parametrize(("size", "claimed"), [(1, 1), (2, 2), (1000, 3), (None, 3)])
-def test_process_endpoint_batch_size(
+def test_the_trigger_claims_at_most_the_batch_size(
     harness: E2eHarness, service: Site, size: int | None, claimed: int
 ) -> None:
     for _ in range(3):
@@ -62,7 +62,7 @@ BAD_BEARERS = {
 }
 
 
-def test_process_endpoint_bad_bearers(harness: E2eHarness, service: Site) -> None:
+def test_the_trigger_refuses_bad_tokens(harness: E2eHarness, service: Site) -> None:
     harness.enqueue()
     for name, headers in BAD_BEARERS.items():
         answer = service.ask("POST", PATH, *headers)
@@ -96,7 +96,7 @@ BAD_BODIES: dict[str, bytes] = {
 }
 
 
-def test_process_endpoint_bad_bodies(harness: E2eHarness, service: Site) -> None:
+def test_the_trigger_refuses_bad_bodies(harness: E2eHarness, service: Site) -> None:
     harness.enqueue()
     for name, body in BAD_BODIES.items():
         answer = service.ask("POST", PATH, BEARER, body=body)
@@ -105,7 +105,7 @@ def test_process_endpoint_bad_bodies(harness: E2eHarness, service: Site) -> None
     assert untouched(harness)
 
 
-def test_process_endpoint_large_bodies(harness: E2eHarness, service: Site) -> None:
+def test_the_trigger_refuses_large_bodies(harness: E2eHarness, service: Site) -> None:
     """Refused when it is known to be too large, however it comes, and kept nowhere."""
     harness.enqueue()
     ten_megabytes = b'{"x": "' + b"x" * 10 * 1024 * 1024 + b'"}'
@@ -124,8 +124,8 @@ def test_process_endpoint_large_bodies(harness: E2eHarness, service: Site) -> No
     assert untouched(harness)
 
 
-def test_process_endpoint_slow_callers(harness: E2eHarness, service: Site) -> None:
-    """Neither a head nor a body that never ends keeps a connection, or anybody else waiting."""
+def test_slow_callers_of_the_trigger_hold_no_connection(harness: E2eHarness, service: Site) -> None:
+    """A head or body that never ends holds no connection and delays no other caller."""
     harness.enqueue()
     half = request("POST", PATH, BEARER, body=b'{"batchSize": 10}')[:-5]
     with service.open() as slow_body, service.open() as slow_head, service.open() as silent:
@@ -158,7 +158,7 @@ def test_calls_at_once_never_send_twice(
 def test_too_many_calls_at_once_get_429(
     harness: E2eHarness, resend: ResendDouble, service: Site
 ) -> None:
-    """Four are worked on; who comes then is told so at once, and nothing happens to him."""
+    """Four run at once; a further caller gets 429 immediately, and nothing runs for it."""
     resend.set(latency=3.0)
     emails = [harness.enqueue(priority=1) for _ in range(4)]
     with ThreadPoolExecutor(4) as callers:
@@ -185,8 +185,10 @@ def test_a_run_goes_on_when_its_caller_disconnects(
     assert service.get("/healthz").status == 200
 
 
-def test_a_stopping_service_finishes_its_runs(harness: E2eHarness, resend: ResendDouble) -> None:
-    """What is under way is finished and answered, what was not begun is given back."""
+def test_a_stopping_service_answers_the_runs_under_way(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
+    """Runs under way are finished and answered; emails without a call are given back."""
     resend.set(latency=1.5)
     harness.set(concurrency="1", batch_size="5")
     emails = [harness.enqueue(priority=1) for _ in range(5)]
@@ -203,10 +205,10 @@ def test_a_stopping_service_finishes_its_runs(harness: E2eHarness, resend: Resen
     assert len(accepted(resend)) == answer.json["sent"] <= len(emails)
 
 
-def test_process_endpoint_a_failing_provider(
+def test_the_trigger_counts_and_logs_dead_letters(
     harness: E2eHarness, resend: ResendDouble, service: Site
 ) -> None:
-    """The try is told in the log, without the email."""
+    """The attempt is logged without the email."""
     resend.add_faults(Fault(status=422, name="validation_error", message="no ana@example.com here"))
     harness.enqueue(tenant_id="acme")
     assert service.trigger().json["dead"] == 1
@@ -227,7 +229,7 @@ def test_a_run_does_not_say_that_the_service_stops(harness: E2eHarness, service:
 
 
 def test_refusals_are_sampled_in_the_log(service: Site) -> None:
-    """The first of a kind is told, and the others of that minute are counted."""
+    """The first of a kind is logged, and the others of that minute are counted."""
     for _ in range(20):
         assert service.ask("POST", PATH).status == 401
     assert service.get("/nowhere").status == 404
@@ -257,7 +259,7 @@ def test_a_body_that_is_malformed_or_broken_off_is_no_fault_of_the_service(
     assert [line for line in lines if line["level"] == "error"] == []
 
 
-def test_what_was_not_logged_is_counted() -> None:
+def test_sampled_log_lines_count_what_was_left_out() -> None:
     now = 0.0
     sampler = Sampler(lambda: now)
     assert sampler.take(PATH, 429) == 0

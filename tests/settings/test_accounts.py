@@ -112,7 +112,9 @@ def test_accounts_variables_take_precedence_over_the_file(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_accounts_name_the_missing_option(provider: str, message: str, hint: str) -> None:
+def test_an_account_without_a_required_option_is_refused(
+    provider: str, message: str, hint: str
+) -> None:
     settings = load({"MAILGRES_PROVIDERS": provider, "RESEND_API_KEY": "re_another"})
     with pytest.raises(InvalidSettings) as raised:
         settings.check_providers()
@@ -133,7 +135,7 @@ def test_accounts_name_the_missing_option(provider: str, message: str, hint: str
         (
             "[accounts.ses-acme]\nurl = 'x'",
             "mailgres.toml line 2: ses-acme has no setting url",
-            "Known settings: region, configuration_set, profile.",
+            "Known settings: region, configuration_set, profile, webhook_secret, webhook_topics.",
         ),
         (
             "[accounts.ses-acme]\nregion = 'Frankfurt'",
@@ -148,7 +150,10 @@ def test_accounts_name_the_missing_option(provider: str, message: str, hint: str
         (
             "[accounts.resend]\napi_key = 'x'",
             "mailgres.toml line 1: resend is not an account with a name of its own",
-            "Set resend_api_key, resend_api_url, or rename it to resend-something.",
+            (
+                "Set resend_api_key, resend_api_url, resend_webhook_secret,"
+                " or rename it to resend-something."
+            ),
         ),
         (
             "[accounts]\nsmtp-a = 'smtp://mx'",
@@ -179,7 +184,7 @@ def test_accounts_mistakes_in_the_environment_are_reported() -> None:
     assert SECRET not in everything_in(error)
 
 
-def test_unused_accounts_are_remarked(tmp_path: Path) -> None:
+def test_config_notes_accounts_that_are_not_used(tmp_path: Path) -> None:
     load({"MAILGRES_RESEND_OTHER_API_KEY": "not looked at"})
     toml(tmp_path, "providers = ['ses']\n[accounts.ses-eu]\nregion = 'eu-west-1'\n")
     assert load({}, {}, tmp_path).remarks() == (
@@ -190,11 +195,11 @@ def test_unused_accounts_are_remarked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "variable", ["MAILGRES_RESEND_ACME_KEY", "MAILGRES_SMTP_ACME", "MAILGRES_CAPTURE_A_URL"]
 )
-def test_variables_that_no_account_has(variable: str) -> None:
+def test_variables_of_no_account_are_refused(variable: str) -> None:
     assert "is not a mailgres setting" in refused({variable: "x"}).message
 
 
-def test_accounts_secrets_are_masked() -> None:
+def test_secrets_of_accounts_are_masked() -> None:
     environ = {
         "MAILGRES_PROVIDERS": "resend-acme,smtp-a",
         "MAILGRES_RESEND_ACME_API_KEY": SECRET,
@@ -214,7 +219,9 @@ def test_accounts_secrets_are_masked() -> None:
     }
 
 
-def test_a_file_that_everybody_can_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_readable_file_with_secrets_of_accounts_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     toml(tmp_path, f"[accounts.resend-acme]\napi_key = '{SECRET}'\n", mode=0o644)
     with caplog.at_level(logging.WARNING):
         load({}, {}, tmp_path)
@@ -222,7 +229,7 @@ def test_a_file_that_everybody_can_read(tmp_path: Path, caplog: pytest.LogCaptur
     assert SECRET not in caplog.text
 
 
-def test_accounts_made_in_python() -> None:
+def test_accounts_can_be_made_in_python() -> None:
     account = Account("smtp-a", "smtp", {"url": "smtp://mx"})
     settings = Settings(providers=("smtp-a",), named_accounts=(account,))
     assert settings.accounts() == (account,)

@@ -48,12 +48,12 @@ def test_config_shows_where_values_come_from(tmp_path: Path) -> None:
     assert row(result, "concurrency") == "concurrency 5 profile gateway"
 
 
-def test_config_command_another_file(tmp_path: Path) -> None:
+def test_config_reads_the_file_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text("grace = 5\n")
     assert row(run("config", "--config", "other.toml"), "grace") == "grace 5s other.toml line 1"
 
 
-def test_config_command_json() -> None:
+def test_config_json_has_values_and_origins() -> None:
     result = run("config", "--json", env={"MAILGRES_PROVIDERS": "ses,smtp"})
     listed = json.loads(result.stdout)["settings"]
     assert list(listed) == list(DEFINITIONS)
@@ -64,7 +64,7 @@ def test_config_command_json() -> None:
     assert listed["expires_after"]["value"] == "never"
 
 
-def test_config_command_remarks() -> None:
+def test_config_notes_settings_without_effect() -> None:
     env = {"RESEND_API_KEY": "re_1"}
     assert "Note: resend_api_key is set, but" in run("config", env=env).stderr
     result = run("config", "--json", env=env)
@@ -72,7 +72,7 @@ def test_config_command_remarks() -> None:
     assert len(json.loads(result.stdout)["remarks"]) == 1
 
 
-def test_config_command_wrong_settings() -> None:
+def test_config_reports_wrong_settings_and_prints_nothing() -> None:
     result = run("config", env={"MAILGRES_CONCURRENCY": "ten"})
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -83,13 +83,13 @@ def test_config_command_wrong_settings() -> None:
     )
 
 
-def test_config_command_wrong_options() -> None:
+def test_config_refuses_unknown_options() -> None:
     assert run("config", "--nonsense").exit_code == 2
 
 
-def test_help_says_what_goes_before_what() -> None:
+def test_help_of_config_says_which_source_overrides_which() -> None:
     text = " ".join(run("config", "-h").output.split())
-    assert "A flag goes before the environment" in text
+    assert "Flags override environment variables" in text
     assert "[env var: MAILGRES_PROFILE; default: production]" in text
 
 
@@ -125,17 +125,19 @@ def command(*, settings: Settings, once: bool) -> None:
         (["--concurrency=8", "--config", "file.toml"], "8 3 20 False\n"),
     ],
 )
-def test_a_command_with_settings(arguments: list[str], output: str, tmp_path: Path) -> None:
+def test_options_of_a_command_override_environment_and_file(
+    arguments: list[str], output: str, tmp_path: Path
+) -> None:
     (tmp_path / "file.toml").write_text("concurrency = 1\ngrace = 3\nbatch_size = 4\n")
     result = CliRunner().invoke(command, arguments, env={"MAILGRES_BATCH_SIZE": "20"})
     assert result.output == output
 
 
-def test_flags_in_the_order_in_which_they_are_named() -> None:
+def test_options_appear_in_the_order_in_which_they_are_named() -> None:
     assert [each.name for each in command.params] == ["concurrency", "grace", "config", "once"]
 
 
-def test_a_flag_warns_about_secrets() -> None:
+def test_options_for_secrets_warn_in_their_help() -> None:
     @click.command()
     @settings_options("resend_api_key")
     def secret(*, settings: Settings) -> None:

@@ -169,7 +169,7 @@ def test_all_mistakes_in_settings_are_reported_at_once(tmp_path: Path) -> None:
         assert part in error.message
 
 
-def test_a_hidden_mistake_is_not_one(tmp_path: Path) -> None:
+def test_a_bad_value_that_is_overridden_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text('lease = "soon"\n')
     assert load({"MAILGRES_LEASE": "5s"}, {}, tmp_path).lease.seconds == 5
 
@@ -211,7 +211,7 @@ def test_a_missing_settings_file_is_reported(
     assert error.message == f"config, from {source}: there is no file no.toml"
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_settings_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").mkdir()
     assert refused({}, {}, tmp_path).message == "mailgres.toml cannot be read: Is a directory"
 

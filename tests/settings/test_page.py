@@ -35,7 +35,7 @@ def test_the_examples_of_the_settings_page_load(tmp_path: Path) -> None:
     assert [account.name for account in settings.accounts()] == ["resend-acme", "ses-eu", "smtp"]
 
 
-def test_every_option_of_accounts_is_on_it() -> None:
+def test_the_settings_page_lists_every_option_of_accounts() -> None:
     for kind, options in OPTIONS.items():
         for option in options:
             assert f"{kind}_{option}" in DEFINITIONS

@@ -24,7 +24,7 @@ def test_every_setting_has_samples() -> None:
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_each_layer_hides_those_below(name: str, tmp_path: Path) -> None:
+def test_each_source_of_settings_overrides_those_below(name: str, tmp_path: Path) -> None:
     definition = DEFINITIONS[name]
     one, two = GOOD[name]
     environ = {definition.variables[0]: one}
@@ -47,7 +47,7 @@ def test_each_layer_hides_those_below(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, each in DEFINITIONS.items() if each.also])
-def test_variables_of_others_come_in_their_order(name: str) -> None:
+def test_variables_of_other_programs_have_their_order(name: str) -> None:
     one, two = GOOD[name]
     variables = DEFINITIONS[name].variables
     for before, after in pairwise(variables):
@@ -57,7 +57,7 @@ def test_variables_of_others_come_in_their_order(name: str) -> None:
         assert getattr(load({after: two}), name) == two
 
 
-def test_which_variables_of_others() -> None:
+def test_variables_of_other_programs_are_read_where_documented() -> None:
     assert {name: each.also for name, each in DEFINITIONS.items() if each.also} == {
         "database_url": ("DATABASE_URL", "SUPABASE_DB_URL"),
         "resend_api_key": ("RESEND_API_KEY",),
@@ -72,7 +72,7 @@ def test_an_empty_variable_is_not_set(empty: str) -> None:
     assert settings.origin("lease").layer == "default"
 
 
-def test_settings_types_of_toml(tmp_path: Path) -> None:
+def test_settings_take_the_types_of_toml(tmp_path: Path) -> None:
     toml(tmp_path, 'concurrency = 7\nlease = 1.5\ngrace = 0\nproviders = [\n  "ses",\n"smtp"]\n')
     settings = load({}, {}, tmp_path)
     assert settings.concurrency == 7
@@ -86,7 +86,7 @@ def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert load({}, {}, tmp_path).concurrency == 7
 
 
-def test_settings_which_file(tmp_path: Path) -> None:
+def test_the_settings_file_is_found_in_the_documented_order(tmp_path: Path) -> None:
     toml(tmp_path, "concurrency = 1")
     toml(tmp_path, "concurrency = 2", "two.toml")
     three = toml(tmp_path, "concurrency = 3", "three.toml")
@@ -107,7 +107,7 @@ def test_without_a_directory_no_file_is_looked_for(
     assert load({}).concurrency == 10
 
 
-def test_settings_the_profile_gateway() -> None:
+def test_the_profile_gateway_sets_policy_and_expiry() -> None:
     settings = load({"MAILGRES_PROFILE": "gateway"})
     assert settings.retry_policy == "gateway"
     assert settings.expires_after == timedelta(hours=24)
@@ -117,7 +117,7 @@ def test_settings_the_profile_gateway() -> None:
     assert settings.origin("profile").layer == "environment"
 
 
-def test_settings_the_other_profiles() -> None:
+def test_the_profiles_production_and_development_set_their_defaults() -> None:
     production, development = load({}), load({}, {"profile": "development"})
     assert (production.profile, production.retry_policy) == ("production", "stepped")
     assert production.expires_after is None
@@ -126,7 +126,7 @@ def test_settings_the_other_profiles() -> None:
 
 
 @pytest.mark.parametrize("layer", ["flag", "environment", "file"])
-def test_everything_goes_before_the_profile(layer: str, tmp_path: Path) -> None:
+def test_every_source_overrides_the_profile(layer: str, tmp_path: Path) -> None:
     toml(tmp_path, 'profile = "gateway"\n')
     given = {"expires_after": "never", "rate_limit": "unlimited", "concurrency": "6"}
     environ = {DEFINITIONS[name].variables[0]: value for name, value in given.items()}
@@ -143,7 +143,7 @@ def test_everything_goes_before_the_profile(layer: str, tmp_path: Path) -> None:
     assert {settings.origin(name).layer for name in given} == {layer}
 
 
-def test_settings_profiles_are_valid() -> None:
+def test_every_value_of_a_profile_is_valid() -> None:
     assert list(PROFILES) == list(DEFINITIONS["profile"].kind.words)  # type: ignore[attr-defined]
     for values in PROFILES.values():
         for name, value in values.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,20 @@ SECRET = "s3cr3t-w0rd"
 SECRETS = {
     "database_url": f"postgresql://me:{SECRET}@db/mail",
     "resend_api_key": f"re_{SECRET}",
+    "resend_webhook_secret": f"whsec_{b64encode(SECRET.encode() * 2).decode()}",
+    "ses_webhook_secret": f"{SECRET}-{SECRET}",
+    "smtp_webhook_secret": f"whsec_{b64encode(SECRET.encode() * 2).decode()}",
+    "events_secret": f"whsec_{b64encode(SECRET.encode() * 2).decode()}",
     "smtp_url": f"smtp://me:{SECRET}@mx:587?tls=starttls",
     "alert_webhook": f"https://hooks.example.com/{SECRET}?key={SECRET}",
     "serve_secret": f"{SECRET}-{SECRET}",
     "metrics_token": f"{SECRET}+{SECRET}",
+    "inbox_secret": f"{SECRET}~{SECRET}",
 }
 ENVIRON = {DEFINITIONS[name].variables[0]: value for name, value in SECRETS.items()}
 
 
-def test_which_settings_are_secret() -> None:
+def test_the_secret_settings_are_exactly_these() -> None:
     assert set(SECRETS) == {name for name, each in DEFINITIONS.items() if each.secret}
 
 
@@ -71,14 +77,14 @@ def test_errors_do_not_repeat_it_whatever_setting_it_went_to(name: str, value: s
 
 
 @pytest.mark.parametrize("text", ["'{}", '"{}\n"', "[{}", "{} {}", "x\x00 = '{}'"])
-def test_errors_about_the_file_do_not_repeat_it(text: str, tmp_path: Path) -> None:
+def test_errors_about_the_settings_file_do_not_quote_it(text: str, tmp_path: Path) -> None:
     content = f"resend_api_key = {text.replace('{}', SECRET)}\n"
     (tmp_path / "mailgres.toml").write_text(content)
     error = refused({}, {}, tmp_path)
     assert SECRET not in everything_in(error) + "".join(traceback.format_exception(error))
 
 
-def test_unknown_names_do_not_repeat_their_values(tmp_path: Path) -> None:
+def test_errors_about_unknown_settings_do_not_quote_values(tmp_path: Path) -> None:
     (tmp_path / "mailgres.toml").write_text(f"resend_api_kee = '{SECRET}'\n")
     error = refused({"MAILGRES_RESEND_KEY": SECRET}, {}, tmp_path)
     assert len(error.problems) == 2
@@ -133,7 +139,7 @@ def test_masking_takes_no_time_on_odd_input() -> None:
         (0o644, "lease = 60\n", 0),
     ],
 )
-def test_a_file_that_everybody_can_read(
+def test_a_readable_settings_file_with_secrets_is_warned_of(
     mode: int, text: str, warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "mailgres.toml"

@@ -44,7 +44,7 @@ def test_durations_are_parsed(text: object, seconds: float) -> None:
     ("seconds", "text"),
     [(0, "0s"), (0.05, "50ms"), (1.5, "1.5s"), (60, "1m"), (90, "90s"), (7200, "2h")],
 )
-def test_settings_durations_are_shown(seconds: float, text: str) -> None:
+def test_durations_are_shown_as_they_are_written(seconds: float, text: str) -> None:
     assert ANY_DURATION.show(timedelta(seconds=seconds)) == text
 
 
@@ -88,14 +88,14 @@ def test_good_values_are_read_as_they_are_written(name: str) -> None:
         assert kind.parse(kind.show(kind.parse(text))) == kind.parse(text)
 
 
-def test_settings_bounds_are_allowed() -> None:
+def test_the_bounds_of_a_setting_are_allowed_values() -> None:
     for each in DEFINITIONS.values():
         if isinstance(each.kind, Number | Duration):
             each.kind.parse(each.kind.low)
             each.kind.parse(each.kind.high)
 
 
-def test_settings_defaults() -> None:
+def test_the_defaults_are_those_of_the_page() -> None:
     settings = load({})
     assert settings.profile == "production"
     assert settings.database_url is None
@@ -116,7 +116,7 @@ def test_a_slash_at_the_end_of_the_api_means_nothing() -> None:
     assert load({}, {"resend_api_url": url}).resend_api_url == url[:-1]
 
 
-def test_names_of_workers_differ() -> None:
+def test_two_workers_get_different_names() -> None:
     one, two = load({}).worker_name, load({}).worker_name
     assert re.fullmatch(r"\S+-\d+-[0-9a-f]{6}", one)
     assert one != two
@@ -131,7 +131,7 @@ def test_settings_cannot_be_changed() -> None:
     assert not hasattr(settings, "__dict__")
 
 
-def test_settings_made_in_python() -> None:
+def test_settings_can_be_made_in_python() -> None:
     settings = Settings(concurrency=3, rate_limit=Rate(2, timedelta(seconds=1)))
     assert settings.origin("concurrency").layer == "default"
     changed = dataclasses.replace(settings, worker_name="two")
@@ -153,7 +153,7 @@ def test_unknown_names_have_no_origin() -> None:
         load({}).origin("nonsense")
 
 
-def test_settings_queue_defaults() -> None:
+def test_a_profile_chooses_the_defaults_of_the_queue() -> None:
     assert load({}).queue_defaults().chosen is False
     gateway = load({"MAILGRES_PROFILE": "gateway"}).queue_defaults()
     assert (gateway.retry_policy, gateway.expires_after) == ("gateway", timedelta(hours=24))
@@ -164,7 +164,7 @@ def test_settings_queue_defaults() -> None:
     assert load({"MAILGRES_RETRY_POLICY": "smtp"}).queue_defaults().chosen
 
 
-def test_settings_providers_need_credentials() -> None:
+def test_providers_without_credentials_are_refused() -> None:
     load({}).check_providers()
     load({"MAILGRES_PROVIDERS": "resend", "RESEND_API_KEY": "re_1"}).check_providers()
     with pytest.raises(InvalidSettings) as raised:
@@ -183,7 +183,7 @@ def test_a_key_that_nobody_uses_is_remarked_on() -> None:
     assert load(key | {"MAILGRES_PROFILE": "development"}).remarks() == ()
 
 
-def test_settings_importing_reads_nothing() -> None:
+def test_importing_the_settings_reads_no_environment() -> None:
     program = "import mailgres.settings, mailgres.cli"
     environ = {"MAILGRES_NONSENSE": "1", "MAILGRES_CONCURRENCY": "x", "MAILGRES_CONFIG": "/none"}
     subprocess.run([sys.executable, "-c", program], env=environ, check=True)

@@ -144,7 +144,7 @@ BAD_EMAILS = [
     Bad("priority 10", "MG006", {"priority": 10}),
     Bad("priority negative", "MG006", {"priority": -1}),
     Bad("priority beyond int", "MG006", {"priority": 2**40}, PYTHON),
-    Bad("priority that is no number", "MG006", {"priority": "high"}, PYTHON),
+    Bad("priority that is not a number", "MG006", {"priority": "high"}, PYTHON),
     Bad("priority that is a boolean", "MG006", {"priority": True}, PYTHON),
     Bad("max_retries negative", "MG007", {"max_retries": -1}),
     Bad("max_retries 101", "MG007", {"max_retries": 101}),

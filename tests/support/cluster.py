@@ -46,7 +46,7 @@ class Cluster:
 
     @contextmanager
     def owner(self, attributes: str = "") -> Iterator[str]:
-        """Make a database with an owner who is no superuser; give the owner's URL."""
+        """Make a database whose owner is not a superuser; return the owner's URL."""
         with self.server.role() as name, self.server.database() as url:
             role, database = sql.Identifier(name), sql.Identifier(database_name(url))
             login = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {} " + attributes)

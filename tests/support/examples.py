@@ -1,4 +1,4 @@
-"""A call of every function that somebody besides the owner may call, and every kind of write.
+"""A call of every function that other roles than the owner may call, and every kind of write.
 
 Words in braces are ids of the emails that `SEED` makes. Values are literals without a type, and
 operators have their schema, so that a statement means the same whatever the caller's `search_path`.
@@ -42,6 +42,7 @@ NAMES: LiteralString = """
 _FINISHED = '[{"id": "{held}", "token": "{token}", "outcome": "sent", "provider_message_id": "m"}]'
 _WELCOME = """[{"template_type": "welcome_user", "recipient_email": "zoe@example.com",
                 "payload": {"name": "Zoe", "product": "Acme"}}]"""
+_STATE = "'sent', false, NULL, NULL, NULL, '2026-01-01', NULL, NULL, NULL, NULL, NULL, NULL"
 _DRAFT = '{"en": {"subject": "Hi", "html": "<p>Hi</p>", "text": "Hi"}}'
 
 EXAMPLES: Final[dict[str, str]] = {
@@ -53,7 +54,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "public.cancel_email": "'{pending}', 'because'",
     "public.retry_email": "'{dead}'",
     "public.reschedule_email": "'{waiting}', '2099-01-01'",
-    "public.record_email_event": "'bounced', '{sent}'",
+    "public.record_email_event": "NULL, 'bounced', p_queue_id => '{sent}'",
+    "public.record_email_events": """'[{"event": "bounced", "queue_id": "{sent}"}]'""",
     "public.process_pending_emails_for_retry": "10",
     "public.get_pending_emails_for_retry": "10",
     "public.mark_email_sent": "'{pending}', 're_1'",
@@ -66,6 +68,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "mailgres.are_addresses": "'{zoe@example.com}'",
     "mailgres.are_headers": """'{"X-Order": "1"}'""",
     "mailgres.are_tags": """'{"a": "b"}'""",
+    "mailgres.is_subject": "'Hello'",
+    "mailgres.is_state": _STATE,
     "mailgres.is_unambiguous": "'zoe'",
     "mailgres.invisible_characters": "",
     "mailgres.claim": "'w2', 10, '1 minute'",
@@ -75,14 +79,17 @@ EXAMPLES: Final[dict[str, str]] = {
     "mailgres.give_back": "'{token}', '{{held}}'",
     "mailgres.template_contents": "'welcome_user', 1",
     "mailgres.push_template": f"'welcome_user', '{_DRAFT}', p_default_locale => 'en'",
+    "mailgres.activate_version": "'welcome_user', 1, NULL",
     "mailgres.retire_template": "'welcome_user'",
     "mailgres.reap": "",
     "mailgres.promote": "",
     "mailgres.expire": "",
     "mailgres.fold_rollups": "",
     "mailgres.measure_depth": "'0'",
+    "mailgres.match_email_events": "10",
     "mailgres.delete_expired_rollups": "",
     "mailgres.unintended_grants": "",
+    "mailgres.compare_objects": "'{}'",
     "mailgres.archive_dead_letters": "",
     "mailgres.purge_archive": "",
     "mailgres.delete_expired_emails": "",
@@ -91,13 +98,27 @@ EXAMPLES: Final[dict[str, str]] = {
     "mailgres.failing_janitors": "",
     "mailgres.delete_stale_workers": "",
     "mailgres.log_dead_letters": "",
-    "mailgres.notify_dead_letters": "p_email => 'ops@example.com'",
-    "mailgres.check_alerts": "'ops@example.com'",
+    "mailgres.notify": "1, 'ops@example.com', '0123456789abcdef'",
     "mailgres.alerts_now": "",
-    "mailgres.deliver_notifications": "'0123456789abcdef'",
     "mailgres.record_webhook_result": "'0123456789abcdef', true",
     "mailgres.set_alert_rule": "'failure_rate', 50",
     "mailgres.reset_webhook": "",
+    "mailgres.report_captured": "",
+    "mailgres.delete_captured": "",
+    "mailgres.inbox": "'ana'",
+    "mailgres.inbox_state": "'{held}'",
+    "mailgres.inbox_email": "'{held}'",
+    "mailgres.inbox_file": "'{held}', 1",
+    "mailgres.delete_from_inbox": "",
+    "mailgres.set_capture_fault": "'bounce', 'ana@example.com', 'welcome_user'",
+    "mailgres.remove_capture_fault": "1",
+    "mailgres.quarantine": "",
+    "mailgres.recovery_until": "now()",
+    "mailgres.list_recovery": "'2026-01-01 12:00+00'",
+    "mailgres.recover": "'2026-01-01 12:00+00'",
+    "mailgres.recover_known": """'[{"id": "{held}", "provider_message_id": null}]'""",
+    "mailgres.release_quarantine": "",
+    "mailgres.quarantine_state": "",
     "mailgres.mark_asleep": "'w2', '1 minute'",
     "mailgres.mark_awake": "'w'",
     "mailgres.capture": """'[{"key": "k", "queue_id": "{held}", "message": {}}]'""",
@@ -105,6 +126,7 @@ EXAMPLES: Final[dict[str, str]] = {
                                     "batch_size": 1}]'""",
     "mailgres.set_defaults": """'{"retry_policy": "stepped"}'""",
     "mailgres.use_defaults": "'stepped', NULL",
+    "mailgres.reported_emails": "",
     "mailgres.missing_providers": "",
     "mailgres.sign_off": "'w'",
     "mailgres.learn_limits": "'smtp', 10, 100, 1000, 5",
@@ -146,6 +168,9 @@ EXAMPLES: Final[dict[str, str]] = {
     "mailgres.set_policy": """'stepped', '{"max_retries": 2}'""",
     "mailgres.suppress": """'[{"recipient_email": "zoe@example.com", "reason": "manual"}]'""",
     "mailgres.unsuppress": "'{no@example.com}'",
+    "mailgres.find_suppressions": "'{}', 10",
+    "mailgres.release_suppressions": """'{"reason": "manual"}'""",
+    "mailgres.explain_address": "'zoe@example.com'",
 }
 """The arguments of a call that succeeds, by function."""
 
@@ -175,6 +200,7 @@ WRITES: Final[dict[tuple[str, str], list[str]]] = {
     ("public.email_suppressions", "UPDATE"): ["SET reason = 'unsubscribed'"],
     ("public.email_suppressions", "DELETE"): [""],
     ("mailgres.alert_rules", "UPDATE"): ["SET threshold = 7"],
+    ("mailgres.suppression_rules", "UPDATE"): ["SET needed = 3"],
     ("mailgres.providers", "INSERT"): ["(name, kind) VALUES ('other', 'smtp')"],
     ("mailgres.providers", "UPDATE"): ["SET paused_until = 'infinity'"],
     ("mailgres.providers", "DELETE"): ["WHERE name OPERATOR(pg_catalog.=) 'nosuch'"],

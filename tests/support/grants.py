@@ -34,7 +34,7 @@ _VIEWERS = {WORKER, OPERATOR, ANALYST, SERVICE}
 
 FIELD_CHECKS: Final = {
     *_names("mailgres.is_address mailgres.is_sender mailgres.are_addresses"),
-    *_names("mailgres.are_headers mailgres.are_tags"),
+    *_names("mailgres.are_headers mailgres.are_tags mailgres.is_subject mailgres.is_state"),
     *_names("mailgres.is_unambiguous mailgres.invisible_characters"),
 }
 """What decides whether a column takes a value; called as whoever writes it."""
@@ -46,6 +46,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "public.retry_email": _BY_HAND,
     "public.reschedule_email": _BY_HAND,
     "public.record_email_event": _BY_HAND,
+    "public.record_email_events": {*_BY_HAND, WORKER},  # the webhooks of `mailgres serve`
     "public.process_pending_emails_for_retry": _BY_HAND,
     "public.get_pending_emails_for_retry": _BY_HAND,
     "public.mark_email_sent": _BY_HAND,
@@ -62,6 +63,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.give_back": {WORKER},
     "mailgres.template_contents": {WORKER, OPERATOR},
     "mailgres.push_template": {OPERATOR},
+    "mailgres.activate_version": {OPERATOR},
     "mailgres.retire_template": {OPERATOR},
     "mailgres.reap": _JANITOR,
     "mailgres.promote": _JANITOR,
@@ -69,23 +71,40 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.fold_rollups": _JANITOR,
     "mailgres.measure_depth": _JANITOR,
     "mailgres.delete_expired_rollups": _JANITOR,
+    "mailgres.match_email_events": _JANITOR,
     "mailgres.unintended_grants": _JANITOR,
+    "mailgres.compare_objects": _JANITOR,
     "mailgres.archive_dead_letters": _JANITOR,
     "mailgres.purge_archive": _JANITOR,
     "mailgres.delete_expired_emails": _JANITOR,
     "mailgres.heartbeat": _JANITOR,
     "mailgres.delete_stale_workers": _JANITOR,
     "mailgres.log_dead_letters": _JANITOR,
-    "mailgres.notify_dead_letters": _JANITOR,
-    "mailgres.check_alerts": _JANITOR,
+    "mailgres.notify": _JANITOR,
     "mailgres.alerts_now": _VIEWERS,
     "mailgres.missing_providers": _VIEWERS,
-    "mailgres.deliver_notifications": _JANITOR,
+    "mailgres.reported_emails": _VIEWERS,
     "mailgres.record_webhook_result": _JANITOR,
     "mailgres.record_janitor_run": _JANITOR,
     "mailgres.failing_janitors": _JANITOR,
+    "mailgres.report_captured": _JANITOR,
+    "mailgres.delete_captured": _JANITOR,
+    "mailgres.inbox": {OPERATOR},
+    "mailgres.inbox_state": {OPERATOR},
+    "mailgres.inbox_email": {OPERATOR},
+    "mailgres.inbox_file": {OPERATOR},
+    "mailgres.delete_from_inbox": {OPERATOR},
+    "mailgres.set_capture_fault": {OPERATOR},
+    "mailgres.remove_capture_fault": {OPERATOR},
     "mailgres.set_alert_rule": {OPERATOR},
     "mailgres.reset_webhook": {OPERATOR},
+    "mailgres.quarantine": {OPERATOR},
+    "mailgres.recovery_until": {OPERATOR},
+    "mailgres.list_recovery": {OPERATOR},
+    "mailgres.recover": {OPERATOR},
+    "mailgres.recover_known": {OPERATOR},
+    "mailgres.release_quarantine": {OPERATOR},
+    "mailgres.quarantine_state": {WORKER, OPERATOR},
     "mailgres.mark_asleep": {WORKER},
     "mailgres.mark_awake": {WORKER},
     "mailgres.capture": {WORKER},
@@ -130,17 +149,30 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.set_policy": {OPERATOR},
     "mailgres.suppress": {OPERATOR},
     "mailgres.unsuppress": {OPERATOR},
+    "mailgres.find_suppressions": {OPERATOR},
+    "mailgres.release_suppressions": {OPERATOR},
+    "mailgres.explain_address": {OPERATOR},
 }
-"""Functions that somebody besides the owner may call."""
+"""Functions that other roles than the owner may call."""
 
 _OF_ALERTS = _names(
     """
-    alert_notification alert_window dead_letters_complete_until notify figures_of_database
-    figures_of_emails
+    add_notification alert_notification alert_window figures_of_database figures_of_emails
     figures_of_outcomes figures_of_providers figures_of_starving figures_of_waiting is_worth_email
-    last_seen lock_notification_state minutes most_counted update_alerts oldest_waiting
-    rounded
-    unnotified_alerts waiting_tenants
+    last_seen lock_notification_state minutes most_counted notify_alerts notify_dead_letters
+    oldest_waiting rounded take_notifications unnotified_alerts update_alerts waiting_tenants
+    """
+)
+
+_OF_EVENTS = _names(
+    """
+    apply_events count_states delete_events email_of_event event_bits insert_events
+    is_current_message
+    is_recipient keep_unmatched kind_rank lock_emails_of_events merge_events recipient_of_event
+    record_events is_too_early release_delivered reported_event series_of settle_by_events
+    settle_uncertain
+    suppress_by_events
+    suppresses suppression_rank is_chosen time_of
     """
 )
 
@@ -148,7 +180,7 @@ _OF_ADDRESSES = _names(
     """
     address_of canonical_address canonical_suppression canonical_unicode for_caller
     require_sender lower_unicode mask_error may_send_as names_somebody ordinary_words punycode
-    recipient_pattern spellings_of tenant_for redact_recipient redact_recipients
+    matches_recipient recipient_pattern spellings_of tenant_for redact_recipient redact_recipients
     """
 )
 
@@ -158,17 +190,18 @@ INTERNAL: Final = {
         """
         add_version cancel_refusal duplicate_refusal reschedule_refusal retry_refusal
         are_attachments requested_wait_until attach bucket_of cancel_these clean_source
-        unusable_because commit_durably complete_batches count_new_dead_letters count_email
+        unusable_because commit_durably complete_batches count_email
         charge_limits count_against_quota
-        dead_reasons
-        enqueue_many expire_these fault_of fault_of_contents fault_of_options fault_of_settings
-        first_id_of first_ids fit_fallbacks fold_counts fold_attempts forbid_change
+        enqueue_many expire_these fault_of fault_of_basics fault_of_contents fault_of_options
+        fault_of_settings route_of_tenant rows_of
+        first_id_of first_ids fit_fallbacks fold_counts fold_attempts fold_events forbid_change
         intended_grants intended_rights
-        take_round has_attachments has_bounced log_event log_refused_copies
+        take_round has_attachments log_refused_copies
         has_fallback try_lock_batch try_lock_buckets update_provider_state update_circuit
         apply_quotas hold_uncertain id_range_of
         is_held_without_token
-        is_in_uncertain_batch is_failure is_lease_lost is_usable is_plain needs_fallback
+        is_in_uncertain_batch is_failure is_lease_lost is_retry_policy is_route is_usable is_plain
+        needs_fallback
         is_suppressed decide_retry
         key_protects require_provider require_route lease lock_batches lock_email lock_limits
         mask_email matching_emails is_claimable may_retry_uncertain normalize_manual_update
@@ -179,18 +212,24 @@ INTERNAL: Final = {
         provider_for quota_left read_filter log_changes count_imported count_removed count_truncated
         refuse refuse_if refuse_request delete_emails reopen provider_reports reschedule_these
         resolve
+        definition_of dependents_of drop_object find_objects grants_on make_object normalize_query
+        record_objects record_release replace_objects
         remember_objects rest_of_batches retry_delay revoke_unintended rights provider_room
         route_room
         seconds_between secure enqueue_alert settle_unsendable set_bucket delete_orphans
         require_policy providers_of register_providers set_initial_route set_circuit tenant_share
         correct_leases correct_provider correct_times filled_until time_after
+        current_home current_server is_quarantined note_server
+        protecting_provider recovery_action recovery_candidates
         suppress_reported take_emails take_lost take_tokens tenant_room time_text
         tokens_of used_of_quota mark_limited wake
         is_probe_due warn_uncertain with_settings with_whole_batches redact_addresses
+        capturing_routes inbox_index is_in_inbox take_capture_fault
         """
     )
     | _OF_ALERTS
     | _OF_ADDRESSES
+    | _OF_EVENTS
 }
 """Functions that only the owner's functions call."""
 
@@ -206,7 +245,8 @@ ANALYSTS_VIEWS: Final = {
     for name in _names(
         """
         queue_state pending_by_template throughput workers providers eta failure_rate_by_template
-        kpis delivery_times retried recovery_by_retries success_by_attempt time_between_attempts
+        kpis deliveries delivery_rates delivery_times retried recovery_by_retries
+        success_by_attempt time_between_attempts
         error_codes common_errors dlq_entries dlq_size dlq_per_hour dlq_by_code dlq_by_tenant
         dlq_by_age tenant_fairness alerts monitoring
         """
@@ -221,7 +261,7 @@ _SUMS: Final = {
         current_depth_by_template current_depth_by_tenant counted_by_template counted_by_tenant
         counted_by_provider
         counted_by_retries counted_by_status counted_dead counted_by_minute counted_by_attempt
-        counted_by_fault counted_tenants
+        counted_by_fault counted_tenants counted_by_event
         """
     )
 }
@@ -231,7 +271,9 @@ _FIGURES: Final = {
         """
         rollup_deltas attempt_deltas rollup_by_template rollup_by_tenant rollup_by_provider
         rollup_by_retries rollup_by_status rollup_dead rollup_by_minute rollup_by_attempt
-        rollup_by_fault tenant_activity depth depth_by_template depth_by_tenant
+        rollup_by_fault tenant_activity depth depth_by_template depth_by_tenant deliveries
+        event_deltas
+        rollup_by_event
         """
     )
 }
@@ -241,6 +283,7 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_queue": {OPERATOR: _ALL, SERVICE: _ALL},
     "public.email_templates": {OPERATOR: _ALL, SERVICE: _ALL, WORKER: _READ, ANALYST: _READ},
     "public.email_logs": {OPERATOR: _READ, SERVICE: _READ},
+    "public.email_events": {OPERATOR: _READ, SERVICE: _READ},
     "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
     "public.email_dead_letters": {OPERATOR: _READ},
     "mailgres.alert_rules": {OPERATOR: _READ | {"UPDATE"}},
@@ -248,9 +291,12 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.attachments": _WORKER_READS,
     "mailgres.buckets": _OPERATOR_READS,
     "mailgres.captured": _OPERATOR_READS,
+    "mailgres.captured_files": _OPERATOR_READS,
+    "mailgres.capture_faults": _OPERATOR_READS,
     "mailgres.claim_slots": _OPERATOR_READS,
     "mailgres.dead_letters": _OPERATOR_READS,
     "mailgres.dead_letters_to_log": _OPERATOR_READS,
+    "mailgres.dead_letters_to_notify": _OPERATOR_READS,
     "mailgres.notifications": _OPERATOR_READS,
     "mailgres.notification_state": _OPERATOR_READS,
     "mailgres.producers": _OPERATOR_READS,
@@ -261,14 +307,20 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "mailgres.retry_policies": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.route_providers": _WORKER_READS_OPERATOR_WRITES,
     "mailgres.routes": {WORKER: _READ, OPERATOR: _ALL - {"DELETE"}},
+    "mailgres.schema_objects": _OPERATOR_READS,
+    "mailgres.schema_releases": _WORKER_READS,
     "mailgres.schema_version": _WORKER_READS,
     "mailgres.senders": _OPERATOR_READS,
     "mailgres.settings": {WORKER: _READ, OPERATOR: _READ | {"UPDATE"}},
     "mailgres.sleepers": {WORKER: _ALL, OPERATOR: _READ},
     "mailgres.template_versions": {WORKER: _READ, OPERATOR: _READ | {"INSERT"}},
+    "mailgres.suppression_rules": {OPERATOR: _READ | {"UPDATE"}},
     "mailgres.tenants": _WORKER_READS_OPERATOR_WRITES,
+    "mailgres.unmatched_events": _OPERATOR_READS,
     "mailgres.workers": {WORKER: _ALL, OPERATOR: _READ},
     "mailgres.janitor_failures": _OPERATOR_READS,
+    "mailgres.home": _WORKER_READS,
+    "mailgres.home_mark": _OPERATOR_READS,
     **dict.fromkeys(ANALYSTS_VIEWS | _SUMS | _FIGURES, dict.fromkeys(_VIEWERS, _READ)),
 }
 """Tables and views: what each role may do with all columns; who is not named may do nothing."""
@@ -284,6 +336,7 @@ PERSONAL: Final = {
         """
     ),
     "public.email_logs": {"error_detail", "role"},
+    "public.email_events": {"recipient_email", "detail"},
 }
 """Columns with a person's data (or the key to a lease): closed to analysts."""
 
@@ -295,7 +348,8 @@ OPEN: Final = {
         retry_delay max_retry_delay sent_at dead_at dead_reason error_code error_class provider
         provider_message_id generation template_version first_attempt_at uncertain_since
         parked_since last_duration_ms batch_id batch_size leased_at lease_until lease_worker
-        lease_is_tokenless lease_losses send_alone attempt_started_at has_attachments due_at
+        lease_is_tokenless lease_losses send_alone attempt_started_at has_attachments
+        ignore_suppression due_at
         """
     ),
     "public.email_logs": _names(
@@ -303,6 +357,12 @@ OPEN: Final = {
         id queue_id at event from_status to_status attempt tenant_id template_type claimed_at
         worker duration_ms provider provider_message_id error_class error_code error_message
         next_retry_at dead_reason
+        """
+    ),
+    "public.email_events": _names(
+        """
+        id queue_id provider event occurred_at received_at kind reason tenant_id template_type
+        provider_message_id event_id
         """
     ),
 }

@@ -93,8 +93,8 @@ STEPS: list[Step] = [
     one("SELECT mark_email_sent(%s, 're_1')"),
     one("SELECT mark_email_sent(%s)"),
     one("SELECT mark_email_failed(%s, 'no')"),
-    one("SELECT record_email_event('failed', %s)"),
-    one("SELECT record_email_event('delivered', %s)"),
+    one("SELECT record_email_event(NULL, 'failed', p_queue_id => %s)"),
+    one("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)"),
     *(
         one(f"UPDATE email_queue SET {assignment} WHERE id = %s")
         for assignment in (
@@ -111,7 +111,7 @@ STEPS: list[Step] = [
 
 
 def histories(steps: Sequence[Step]) -> st.SearchStrategy[History]:
-    """Which steps, and for the email at which place."""
+    """Return which steps, and for the email at which place."""
     return st.lists(
         st.tuples(st.sampled_from(range(len(steps))), st.integers(0, 7)), min_size=5, max_size=60
     )

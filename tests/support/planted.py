@@ -1,4 +1,4 @@
-"""What somebody who may create objects can plant: a copy of all that PostgreSQL itself has.
+"""What a role that may create objects can plant: a copy of all that PostgreSQL itself has.
 
 Every function, operator, aggregate, type and catalog view of `pg_catalog` is planted again, so that
 a name of ours that is looked up where it must not be finds one of them, whichever name it is. A
@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 PLANTED: Final = "EV001"
-"""The SQLSTATE of a planted object that runs as somebody else."""
+"""The SQLSTATE of a planted object that runs with the rights of another role."""
 
 _ALARM: LiteralString = """
     CREATE SEQUENCE {schema}.planted_calls;
@@ -100,7 +100,7 @@ _CREATE_ALL: LiteralString = """
             BEGIN
                 EXECUTE v_statement;
             EXCEPTION WHEN OTHERS THEN
-                NULL;  -- what no language of ours can stand in for (internal, "any", columns twice)
+                NULL;  -- what no language of ours can replace (internal, "any", columns twice)
             END;
         END LOOP;
     END $do$
@@ -133,7 +133,7 @@ def restartable(connection: psycopg.Connection, planter: str, place: str = "publ
 
 
 def alarms(connection: psycopg.Connection, place: str = "public") -> int:
-    """How often something planted ran for somebody else, also if that was rolled back."""
+    """Return how often a planted object ran with other rights, also if that was rolled back."""
     calls = sql.Identifier(place, "planted_calls")
     query = sql.SQL("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {}").format(calls)
     row = connection.execute(query).fetchone()

@@ -44,7 +44,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def leaks(line: str) -> list[str]:
-    """What a line of a log must not have told."""
+    """Return what a line of a log must not have told."""
     words = (*SECRETS, *SUBJECTS, *_enqueued)
     return [*ADDRESS.findall(line), *(word for word in words if word in line)]
 

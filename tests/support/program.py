@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support import forked
 from support.queue import Queue
 
 PROGRAM = Path(sys.executable).with_name("mailgres")
@@ -28,15 +29,8 @@ class Program:
     more: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PROGRAM, *arguments],
-            env={"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8", "TZ": "UTC", **self.more, **env},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        given = {"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8", "TZ": "UTC", **self.more, **env}
+        return forked.run([PROGRAM, *arguments], env=given, cwd="/")
 
     def __call__(self, *arguments: str, **env: str) -> str:
         """Run it and return what it prints, nothing else being said."""
@@ -65,7 +59,7 @@ class Program:
         return done.stderr.splitlines()[-1].removeprefix("Error: ")
 
     def interrupted(self, queue: Queue, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run it, press Ctrl-C when it waits for somebody's lock, and return how it ended."""
+        """Run it, press Ctrl-C when it waits for a lock, and return how it ended."""
         with subprocess.Popen(
             [PROGRAM, *arguments],
             env={"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"},

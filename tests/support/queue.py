@@ -86,7 +86,7 @@ class Queue:
         return value
 
     def run(self, statement: str, *parameters: object) -> None:
-        """Run a statement as somebody would by hand."""
+        """Run a statement by hand."""
         self.conn.execute(statement, parameters or None)
 
     def enqueue(
@@ -145,7 +145,7 @@ class Queue:
         return self.row("SELECT * FROM email_queue WHERE id = %s", queue_id)
 
     def log(self, queue_id: UUID) -> list[Any]:
-        """What the audit log says about an email, in order."""
+        """Return what the audit log says about an email, in order."""
         return self.rows("SELECT * FROM email_logs WHERE queue_id = %s ORDER BY id", queue_id)
 
     def events(self, queue_id: UUID) -> list[str]:
@@ -180,7 +180,7 @@ class Queue:
 
 
 def report(email: Any, outcome: str, **reported: Any) -> dict[str, Any]:
-    """What a worker tells `finish` about an email that it claimed."""
+    """Return what a worker tells `finish` about an email that it claimed."""
     if outcome == "sent":
         reported.setdefault("provider_message_id", f"message of {email.id}")
     if isinstance(reported.get("retry_after"), timedelta):
@@ -189,6 +189,6 @@ def report(email: Any, outcome: str, **reported: Any) -> dict[str, Any]:
 
 
 def is_leased(email: Any) -> bool:
-    """Whether any trace of a lease is on the row."""
+    """Return whether any trace of a lease is on the row."""
     lease = (email.lease_token, email.leased_at, email.lease_until, email.lease_worker)
     return any(value is not None for value in (*lease, email.attempt_started_at))

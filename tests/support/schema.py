@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+import freeze
 from mailgres import resources
 
 if TYPE_CHECKING:
@@ -27,11 +28,19 @@ OBJECTS = """
     ORDER BY 1
 """
 
+VERSION_TABLE = """
+    CREATE TABLE mailgres.schema_version (
+        version_num varchar(32) CONSTRAINT schema_version_pkc PRIMARY KEY)
+"""
+HEAD = resources.schema_revision()
+"""The newest revision."""
+NEXT = f"{int(HEAD[:4]) + 1:04}_next"
+"""The one after it, of tests."""
 REVISION = """
-from mailgres.migrate import run_frozen
+from mailgres.schema.revisions import run_frozen
 
 revision = "{name}"
-down_revision = "0001_initial"
+down_revision = "{before}"
 
 
 def upgrade() -> None:
@@ -52,21 +61,30 @@ def objects(url: str) -> list[str]:
 def apply_sql(url: str) -> None:
     """Apply `sql/` itself, without any migration."""
     with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA mailgres")
+        connection.execute(VERSION_TABLE)
         for path in resources.sql_files():
             connection.execute(path.read_bytes())
+        connection.execute("SET LOCAL mailgres.known_objects = 'none'")
+        connection.execute("SELECT mailgres.secure()")
 
 
 def copy_migrations(source: Path, target: Path) -> Path:
-    """Copy the migrations, to change them; a copy waits only a moment for locks."""
+    """Copy the migrations, to change them."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-    before = target / "before.sql"
-    text = before.read_text().replace("'60s'", "'100ms'").replace("'5s'", "'100ms'")
-    before.write_text(text)
     return target
 
 
-def add_revision(migrations: Path, up: str, down: str = "", name: str = "0002_next") -> None:
-    """Add a revision after the initial one."""
-    (migrations / "versions" / f"{name}.py").write_text(REVISION.format(name=name))
+def add_revision(
+    migrations: Path,
+    up: str,
+    down: str = "",
+    name: str = "",
+    before: str = "",
+) -> None:
+    """Add a revision, by default one after the newest."""
+    name, before = name or NEXT, before or HEAD
+    (migrations / "versions" / f"{name}.py").write_text(REVISION.format(name=name, before=before))
     (migrations / "frozen" / f"{name}.up.sql").write_text(up)
     (migrations / "frozen" / f"{name}.down.sql").write_text(down)
+    (migrations / "frozen" / "SHA256SUMS").write_text(freeze.checksums(migrations / "frozen"))

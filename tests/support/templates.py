@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import forked
+
 PROGRAM = Path(sys.executable).with_name("mailgres")
 
 
@@ -18,15 +20,8 @@ class Script:
     url: str
 
     def run(self, *arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PROGRAM, "templates", *arguments],
-            input=stdin,
-            env={"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        env = {"DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"}
+        return forked.run([PROGRAM, "templates", *arguments], env=env, stdin=stdin)
 
     def __call__(self, *arguments: str | Path, stdin: str = "") -> str:
         """Run it and return what it prints, nothing else being said."""

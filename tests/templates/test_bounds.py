@@ -38,7 +38,7 @@ def test_a_payload_may_be_json() -> None:
     assert failure("x", "[]") == "payload: it is not a JSON object"
 
 
-def test_values_that_are_no_json() -> None:
+def test_payloads_with_other_than_json_values_are_refused() -> None:
     said = "payload: it holds a object, which is not a JSON value"
     assert failure("x", {"v": object()}) == said
 
@@ -62,7 +62,7 @@ def test_an_endless_loop_runs_out_of_fuel(source: str) -> None:
     assert failure(source, {"l": [1] * 1000}) == said
 
 
-def test_an_endless_recursion_ends() -> None:
+def test_an_endless_recursion_of_a_macro_is_an_error() -> None:
     said = failure("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", {})
     assert said.startswith("text, line 1: invalid operation")
 

@@ -29,7 +29,9 @@ def state(conn: psycopg.Connection) -> object:
     ).fetchall()
 
 
-def test_templates_command_push(templates: Script, write: Write, conn: psycopg.Connection) -> None:
+def test_templates_push_reports_new_and_unchanged_versions(
+    templates: Script, write: Write, conn: psycopg.Connection
+) -> None:
     directory = write(receipt__html=RECEIPT, other__txt=f"{FRONT}a")
     assert templates("push", directory, "--dry-run").splitlines() == [
         "other: created (version 1)",
@@ -66,10 +68,10 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_templates_command_who_may_not(
+def test_templates_push_names_the_missing_right(
     database_url: str, write: Write, conn: psycopg.Connection, command: tuple[str, ...]
 ) -> None:
-    """Somebody without a role, and somebody whose transactions are read-only."""
+    """A role without rights, and one whose transactions are read-only."""
     directory = str(write(other__txt=f"{FRONT}a"))
     order = ["templates", *(directory if part == "DIRECTORY" else part for part in command)]
     before = state(conn)
@@ -124,7 +126,9 @@ BY_SQL = """
 """
 
 
-def test_pull_and_push_again(templates: Script, tmp_path: Path, conn: psycopg.Connection) -> None:
+def test_templates_that_are_pulled_and_pushed_do_not_change(
+    templates: Script, tmp_path: Path, conn: psycopg.Connection
+) -> None:
     conn.execute(BY_SQL)
     directory = tmp_path / "mails"
     assert "4 templates are in" in templates("pull", directory)
@@ -133,7 +137,7 @@ def test_pull_and_push_again(templates: Script, tmp_path: Path, conn: psycopg.Co
     assert state(conn) == before
 
 
-def test_pull_keeps_what_was_edited(templates: Script, tmp_path: Path) -> None:
+def test_templates_pull_does_not_overwrite_edited_files(templates: Script, tmp_path: Path) -> None:
     templates("pull", tmp_path)
     (tmp_path / "welcome_user.txt").write_text("edited")
     what, hint = templates.fails("pull", tmp_path)
@@ -146,7 +150,9 @@ def test_pull_keeps_what_was_edited(templates: Script, tmp_path: Path) -> None:
     ]
 
 
-def test_templates_command_list(templates: Script, conn: psycopg.Connection) -> None:
+def test_templates_list_shows_versions_and_variables(
+    templates: Script, conn: psycopg.Connection
+) -> None:
     lines = templates("list").splitlines()
     assert lines[0].split() == ["template", "version", "languages", "needs", "description"]
     assert lines[3].startswith("welcome_user         1        en pt      -      Greets a new user.")
@@ -160,7 +166,7 @@ def test_templates_command_list(templates: Script, conn: psycopg.Connection) -> 
     assert listed[2]["retired_at"]
 
 
-def test_templates_command_show(templates: Script, write: Write) -> None:
+def test_templates_show_prints_a_version(templates: Script, write: Write) -> None:
     directory = write(receipt__html=RECEIPT)
     templates("push", directory)
     write(receipt__html=RECEIPT.replace("Dear", "Hello"))
@@ -177,13 +183,15 @@ def test_templates_command_show(templates: Script, write: Write) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "preview", "retire"])
-def test_templates_command_an_unknown_template(templates: Script, command: str) -> None:
+def test_templates_suggests_the_nearest_template(templates: Script, command: str) -> None:
     what, hint = templates.fails(command, "welcome_usr")
     assert what == "there is no template 'welcome_usr'"
     assert hint == "Did you mean 'welcome_user'?"
 
 
-def test_templates_command_preview(templates: Script, write: Write, tmp_path: Path) -> None:
+def test_templates_preview_renders_with_a_payload(
+    templates: Script, write: Write, tmp_path: Path
+) -> None:
     payload = '{"name": "<Ana>", "locale": "pt-BR"}'
     shown = templates("preview", "welcome_user", "--payload", payload)
     assert shown.startswith("Subject: Boas-vindas ao nosso serviço\n\nBoas-vindas, <Ana>!\n")
@@ -214,7 +222,7 @@ def test_templates_command_preview(templates: Script, write: Write, tmp_path: Pa
         ),
     ],
 )
-def test_templates_command_bad_payloads(
+def test_templates_preview_refuses_bad_payloads(
     templates: Script, payload: str, said: str, tmp_path: Path
 ) -> None:
     given = payload
@@ -224,13 +232,13 @@ def test_templates_command_bad_payloads(
     assert templates.fails("preview", "welcome_user", "--payload", given)[0].startswith(said)
 
 
-def test_preview_names_what_is_missing(templates: Script, write: Write) -> None:
+def test_templates_preview_names_a_missing_variable(templates: Script, write: Write) -> None:
     templates("push", write(receipt__html=RECEIPT))
     what, _ = templates.fails("preview", "receipt", "--payload", "{}")
     assert what == "receipt (en), subject: `name` is undefined"
 
 
-def test_templates_command_retire(
+def test_templates_retire_says_whether_it_changed_anything(
     templates: Script, tmp_path: Path, conn: psycopg.Connection
 ) -> None:
     assert templates("retire", "welcome_user") == "welcome_user is retired.\n"
@@ -248,14 +256,14 @@ def test_templates_command_help_has_examples(templates: Script) -> None:
         assert f"  {command}" in listed
 
 
-def test_templates_command_no_database(write: Write) -> None:
+def test_templates_without_a_database_says_what_to_do(write: Write) -> None:
     script = Script("")
     assert script.fails("list")[0] == "No database was named"
     # Bad files are found without one.
     assert "line" in script.fails("push", write(a__txt=f"{FRONT}{{% if %}}"))[0]
 
 
-def test_templates_command_an_empty_database(empty_database_url: str, write: Write) -> None:
+def test_templates_without_a_schema_names_migrate(empty_database_url: str, write: Write) -> None:
     script = Script(empty_database_url)
     for command in (("list",), ("push", write(a__txt=f"{FRONT}a"))):
         assert script.fails(*command)[1] == "Run `mailgres migrate`."

@@ -31,5 +31,5 @@ def test_the_example_is_a_template(tmp_path: Path) -> None:
     assert draft.settings["required_variables"] == ["name", "total"]
 
 
-def test_templates_page_the_sql_runs(conn: psycopg.Connection) -> None:
+def test_the_sql_of_the_page_on_templates_runs(conn: psycopg.Connection) -> None:
     conn.execute(blocks("sql")[0])

@@ -40,7 +40,7 @@ def refusal(path: Path) -> tuple[str, str]:
     return caught.value.message.replace(f"{root}/", ""), caught.value.hint or ""
 
 
-def test_one_file_is_a_template(write: Write) -> None:
+def test_a_template_may_be_one_file(write: Write) -> None:
     draft = one(write(receipt__html=FULL))
     assert draft.name == "receipt"
     made = Content("Hi {{ name }}", "Hello {{ name }}", "<p>Hello {{ name }}</p>", default=True)
@@ -74,7 +74,7 @@ def test_more_files_for_text_and_languages(write: Write) -> None:
         assert one(file) == one(directory)
 
 
-def test_template_files_another_default_language(write: Write) -> None:
+def test_a_template_may_have_another_default_language(write: Write) -> None:
     front = FRONT.replace("+++\n", '+++\nlocale = "de"\n', 1)
     draft = one(write(receipt__txt=f"{front}Hallo", receipt__en__txt=f"{FRONT}Hello"))
     assert set(draft.contents) == {"de", "en"}
@@ -94,7 +94,7 @@ def test_template_files_names_with_dots(write: Write) -> None:
     ]
 
 
-def test_a_file_does_not_ask_about_its_neighbours(write: Write) -> None:
+def test_pushing_one_file_reads_only_its_template(write: Write) -> None:
     directory = write(good__txt=f"{FRONT}a", bad__txt=f"{FRONT}{{% if %}}")
     assert one(directory / "good.txt").name == "good"
     refusal(directory)
@@ -211,7 +211,7 @@ def test_bad_template_files_are_refused(
     assert "\n" not in what + do
 
 
-def test_template_files_no_such_file(tmp_path: Path) -> None:
+def test_a_missing_template_file_is_a_clear_error(tmp_path: Path) -> None:
     for name in ("none", "none.html", "none.md"):
         assert refusal(tmp_path / name)[0].endswith(": there is no such template file")
 
@@ -245,12 +245,12 @@ def test_a_template_defined_twice_is_refused(write: Write) -> None:
         ("{{ items }}{{ keys | default('') }}", "items"),
     ],
 )
-def test_template_files_required_variables(text: str, required: str) -> None:
+def test_required_variables_are_derived_from_the_source(text: str, required: str) -> None:
     draft = Draft("a", {"en": Content("Hi", text)})
     assert draft.derived_variables() == required.split()
 
 
-def test_every_part_and_language_counts() -> None:
+def test_every_part_and_language_is_read_for_variables() -> None:
     contents = {"en": Content("{{ a }}", "{{ b }}", "{{ c }}"), "pt": Content("Oi", "{{ d }}")}
     assert Draft("a", contents).derived_variables() == ["a", "b", "c", "d"]
     # Asked for in one part, taken for granted in another.
@@ -267,7 +267,7 @@ def test_required_variables_can_be_given(write: Write) -> None:
 # Back into files.
 
 
-def test_template_files_there_and_back(write: Write, tmp_path: Path) -> None:
+def test_templates_written_to_files_are_read_back_unchanged(write: Write, tmp_path: Path) -> None:
     directory = write(
         receipt__html=FULL,
         receipt__pt__txt='+++\nsubject = "Olá \\"{{ name }}\\" \\u007f"\n+++\n{{ name }}',

@@ -95,7 +95,7 @@ def test_after_a_bomb_the_next_email_gets_a_new_helper() -> None:
     assert text_of("{% for i in range(3) %}{{ i }}{% endfor %}") == "012"
 
 
-def test_an_endless_computation_ends() -> None:
+def test_an_endless_computation_ends_with_its_helper() -> None:
     """minijinja counts steps, and a sort or a comparison of long lists is one step."""
     parts = {"subject": "s", "text": "{{ range(1) }}"}
     helper = isolated._Helper()
@@ -110,7 +110,7 @@ def test_an_endless_computation_ends() -> None:
         helper.close()
 
 
-def test_a_helper_that_somebody_killed_is_replaced() -> None:
+def test_a_killed_helper_is_replaced() -> None:
     assert text_of("{{ range(2) | list | length }}") == "2"
     helper = isolated._POOL._helper
     assert helper is not None
@@ -119,7 +119,7 @@ def test_a_helper_that_somebody_killed_is_replaced() -> None:
     assert text_of("{{ range(2) | list | length }}") == "2"
 
 
-def test_what_was_wrong_is_told_as_here() -> None:
+def test_errors_from_the_helper_read_like_errors_of_the_worker() -> None:
     source = "{{ range(2) | list | length }}{{ nobody }}"
     assert failure(source, {}) == "text, line 1: `nobody` is undefined"
     assert failure("{{ range(1) }}" + "{{ x }}" * 3, {"x": LONG}).startswith("text: it becomes")
@@ -176,7 +176,7 @@ def test_no_helper_outlives_its_process(ending: str, tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while Path(f"/proc/{helper}").exists():
         state = Path(f"/proc/{helper}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "Z":  # ended, and whoever adopted it has not looked yet
+        if state == "Z":  # ended, and its new parent has not reaped it yet
             break
         assert time.monotonic() < deadline, "the helper is still there"
         time.sleep(0.02)

@@ -44,7 +44,7 @@ def template(conn: psycopg.Connection, name: str = "receipt") -> dict[str, Any]:
     return found
 
 
-def test_push_template_versions(conn: psycopg.Connection) -> None:
+def test_push_template_creates_a_new_version(conn: psycopg.Connection) -> None:
     assert push(conn, ONE) == 1
     assert push(conn, TWO) == 2
     assert versions(conn) == [
@@ -65,7 +65,7 @@ def test_the_same_again_changes_nothing(conn: psycopg.Connection) -> None:
     assert (template(conn), versions(conn)) == before
 
 
-def test_push_template_settings(conn: psycopg.Connection) -> None:
+def test_push_template_stores_settings(conn: psycopg.Connection) -> None:
     settings: dict[str, Any] = {
         "description": "A receipt",
         "required_variables": ["name"],
@@ -92,7 +92,7 @@ def test_required_variables_are_checked_at_enqueue(conn: psycopg.Connection) -> 
         conn.execute("SELECT enqueue_email(NULL, 'receipt', 'ana@example.com')")
 
 
-def test_retire_and_push_again(conn: psycopg.Connection) -> None:
+def test_a_retired_template_can_be_pushed_again(conn: psycopg.Connection) -> None:
     push(conn, ONE)
     retire = "SELECT mailgres.retire_template('receipt')"
     assert conn.execute(retire).fetchone() == (True,)
@@ -139,7 +139,7 @@ def test_retire_and_push_again(conn: psycopg.Connection) -> None:
         (ONE, {"sample": []}, "sample is not an object"),
     ],
 )
-def test_bad_input_leaves_nothing(
+def test_push_template_refuses_bad_contents_and_stores_nothing(
     conn: psycopg.Connection, contents: object, settings: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(psycopg.Error, match=said) as caught:
@@ -151,13 +151,13 @@ def test_bad_input_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a" * 101, "a/b", None])
-def test_push_template_bad_names(conn: psycopg.Connection, name: Any) -> None:
+def test_push_template_refuses_bad_names(conn: psycopg.Connection, name: Any) -> None:
     with pytest.raises(psycopg.Error, match="a name has letters") as caught:
         push(conn, ONE, name)
     assert caught.value.sqlstate == "MG060"
 
 
-def test_push_template_the_default_language(conn: psycopg.Connection) -> None:
+def test_push_template_chooses_the_default_language(conn: psycopg.Connection) -> None:
     query = "SELECT mailgres.push_template('receipt', %s, p_default_locale => %s)"
     part = {"subject": "a", "text": "b"}
     for locales, wanted, default in (
@@ -176,14 +176,14 @@ def test_push_template_the_default_language(conn: psycopg.Connection) -> None:
     "statement",
     ["UPDATE {} SET text = 'x'", "DELETE FROM {}", "TRUNCATE {}"],
 )
-def test_a_version_never_changes(conn: psycopg.Connection, statement: str) -> None:
+def test_a_template_version_cannot_be_changed(conn: psycopg.Connection, statement: str) -> None:
     push(conn, ONE)
     with pytest.raises(psycopg.Error) as caught:
         conn.execute(statement.format("mailgres.template_versions"))
     assert caught.value.sqlstate == "MG040"
 
 
-def test_an_email_keeps_the_version_of_its_first_try(conn: psycopg.Connection) -> None:
+def test_an_email_keeps_the_template_version_of_its_first_attempt(conn: psycopg.Connection) -> None:
     push(conn, ONE)
     conn.execute("SELECT enqueue_email(NULL, 'receipt', 'ana@example.com', '{\"name\": \"Ana\"}')")
     cache = TemplateCache(lambda name, version: load_contents(conn, name, version))
@@ -204,7 +204,7 @@ def test_an_email_keeps_the_version_of_its_first_try(conn: psycopg.Connection) -
     assert try_once() == "Hi Ana"
 
 
-def test_push_template_pushes_at_once(connect: Connect) -> None:
+def test_concurrent_pushes_number_versions_without_gaps(connect: Connect) -> None:
     connections = [connect() for _ in range(6)]
 
     def content(number: int) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_push_template_pushes_at_once(connect: Connect) -> None:
     assert template(connections[0])["active_version"] == written[-1]
 
 
-def test_what_the_operator_may(conn: psycopg.Connection) -> None:
+def test_the_operator_role_may_push_templates(conn: psycopg.Connection) -> None:
     conn.execute("SET ROLE mailgres_operator")
     assert push(conn, ONE) == 1
     with pytest.raises(psycopg.Error, match="no subject"):

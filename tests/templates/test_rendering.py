@@ -16,12 +16,12 @@ from support.concurrency import at_once
 from support.rendering import SECRET, content, failure, html_of, subject_of, text_of
 
 
-def test_rendering_three_parts() -> None:
+def test_a_template_renders_subject_html_and_text() -> None:
     made = render({"en": Content("Hi {{ n }}", "Text {{ n }}", "<b>{{ n }}</b>")}, {"n": "Ana"})
     assert made == Rendered("Hi Ana", "<b>Ana</b>", "Text Ana\n")
 
 
-def test_rendering_text_only() -> None:
+def test_a_template_may_have_only_text() -> None:
     assert render({"en": content("Hello")}, {}).html is None
 
 
@@ -40,7 +40,7 @@ def test_html_is_escaped_in_html_alone() -> None:
     assert made.html.count("&lt;script&gt;alert(&quot;x&quot;) &amp; &#x27;y&#x27;") == 2
 
 
-def test_rendering_links_stay_readable() -> None:
+def test_links_in_html_stay_readable() -> None:
     link = '<a href="https://x.example/?a=1&amp;b=&quot;">'
     assert html_of('<a href="{{ v }}">', v='https://x.example/?a=1&b="') == link
     assert html_of("{{ v }}", v="</b> &#x2f;") == "&lt;/b&gt; &amp;#x2f;"
@@ -68,7 +68,7 @@ def test_template_syntax_in_values_is_not_put_together() -> None:
     "value",
     ["a\r\nBcc: eve@example.com", "a\nb", "a\rb", "a\x00\x0b\x85\u2028b", "\n a \n", "a\tb"],
 )
-def test_a_subject_is_one_line(value: str) -> None:
+def test_a_rendered_subject_is_one_line(value: str) -> None:
     subject = subject_of("{{ v }}", v=value)
     assert subject == " ".join(subject.split())
     assert subject.isprintable()
@@ -126,7 +126,7 @@ def test_names_of_methods_are_names_like_others(name: str) -> None:
     assert text_of(asked, o={name: "yes"}) == "yes"
 
 
-def test_objects_and_arrays_work() -> None:
+def test_objects_and_arrays_of_the_payload_can_be_used() -> None:
     source = "{% for k, v in o | items %}{{ k }}={{ v }};{% endfor %}{{ l | join('-') }}"
     assert text_of(source, o={"a": 1, "b": "x"}, l=[1, 2]) == "a=1;b=x;1-2"
     assert text_of("{{ o is mapping }} {{ l is sequence }} {{ o | tojson }}", o={"a": 1}, l=[]) == (
@@ -158,7 +158,7 @@ def test_only_its_own_parts_can_be_included() -> None:
         ("{% for a, b in l %}{% endfor %}", "text, line 1: cannot unpack in `a, b`"),
     ],
 )
-def test_a_fault_says_where_and_what(source: str, said: str) -> None:
+def test_a_template_error_names_place_and_reason_without_values(source: str, said: str) -> None:
     assert failure(source, {"v": SECRET, "o": {}, "l": [SECRET]}) == said
 
 
@@ -169,7 +169,7 @@ def test_a_fault_names_the_part(part: str) -> None:
         render({"en": Content(parts["subject"], parts["text"], parts["html"])}, {})
 
 
-def test_a_version_without_content() -> None:
+def test_a_template_version_without_content_is_an_error() -> None:
     with pytest.raises(TemplateFailed, match="has no content"):
         Template({})
 
@@ -177,7 +177,7 @@ def test_a_version_without_content() -> None:
 # null counts as not given.
 
 
-def test_rendering_null() -> None:
+def test_null_in_a_payload_counts_as_undefined() -> None:
     source = "{% if n is defined %}<{{ n }}>{% endif %}{{ n | default('d') }}{% if n %}x{% endif %}"
     assert text_of(source, n=None) == "d"
     assert text_of(source, n="v") == "<v>vx"
@@ -227,7 +227,7 @@ def test_lines_of_tags_leave_no_gaps() -> None:
         ({"pt": 1}, "en"),
     ],
 )
-def test_rendering_the_language(wanted: Any, chosen: str) -> None:
+def test_the_language_of_the_payload_is_chosen(wanted: Any, chosen: str) -> None:
     template = Template({each: content(each) for each in ("de_AT", "en", "pt", "zh-Hant")})
     for _ in range(2):
         assert template.render({"locale": wanted}).text == f"{chosen}\n"
@@ -241,7 +241,7 @@ def test_the_argument_goes_before_the_payload() -> None:
 @pytest.mark.parametrize(
     ("locales", "chosen"), [("de en fr", "en"), ("de fr", "de"), ("de* en", "de"), ("fr", "fr")]
 )
-def test_rendering_the_default_language(locales: str, chosen: str) -> None:
+def test_the_default_language_is_used_where_none_matches(locales: str, chosen: str) -> None:
     contents = {
         each.rstrip("*"): Content("Hi", each.rstrip("*"), default=each.endswith("*"))
         for each in locales.split()

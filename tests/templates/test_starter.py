@@ -42,7 +42,7 @@ def test_the_seed_is_made_from_the_files() -> None:
     assert seed == starter_templates.seed(), "run scripts/starter_templates.py and `make freeze`"
 
 
-def test_a_migrated_database_has_them(conn: psycopg.Connection) -> None:
+def test_a_migrated_database_has_the_starter_templates(conn: psycopg.Connection) -> None:
     names = conn.execute("SELECT template_type, active_version FROM email_templates ORDER BY 1")
     alert = ("mailgres_alert", 1)
     assert names.fetchall() == [alert, ("signup_confirmation", 1), ("welcome_user", 1)]
@@ -50,7 +50,7 @@ def test_a_migrated_database_has_them(conn: psycopg.Connection) -> None:
         assert load_contents(conn, name, 1) == draft.contents
 
 
-def test_starter_templates_both_languages(draft: Draft) -> None:
+def test_every_starter_template_is_in_english_and_portuguese(draft: Draft) -> None:
     assert set(draft.contents) == {"en", "pt"}
     assert draft.default_locale == "en"
     assert draft.settings["required_variables"] == []
@@ -58,7 +58,9 @@ def test_starter_templates_both_languages(draft: Draft) -> None:
 
 @pytest.mark.parametrize("locale", ["en", "pt-BR"])
 @pytest.mark.parametrize("given", ["nothing", "nulls", "the sample"])
-def test_starter_templates_they_render(draft: Draft, locale: str, given: str) -> None:
+def test_every_starter_template_renders_with_any_payload(
+    draft: Draft, locale: str, given: str
+) -> None:
     sample = draft.settings["sample"]
     payload = {"nothing": {}, "nulls": dict.fromkeys(sample), "the sample": sample}[given]
     made = Template(draft.contents).render({**payload, "locale": locale})
@@ -75,7 +77,7 @@ def test_starter_templates_they_render(draft: Draft, locale: str, given: str) ->
             assert value in made.html
 
 
-def test_starter_templates_the_languages_differ(draft: Draft) -> None:
+def test_the_languages_of_the_starter_templates_differ(draft: Draft) -> None:
     template = Template(draft.contents)
     english, portuguese = template.render({}, "en"), template.render({}, "pt")
     assert english.subject != portuguese.subject

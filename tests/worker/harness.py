@@ -23,8 +23,8 @@ import mailgres
 from mailgres.providers import Provider
 from mailgres.sender import Renderer, Sender
 from mailgres.worker import Summary, Worker
-from mailgres.worker.store import STATEMENT_TIMEOUT, Store
-from support import privacy
+from mailgres.worker.store import CONNECTION_TIMEOUT_SECONDS, STATEMENT_TIMEOUT, Store
+from support import forked, privacy
 from support.queue import HOLD, Queue
 from worker.double import NAME, Ledger
 
@@ -37,7 +37,7 @@ BLOCKED_CALLS = """
     WHERE d.datname = current_database() AND NOT l.granted
       AND l.relation = 'mailgres.captured'::regclass
 """
-"""Calls of the provider `capture` that wait for somebody who has locked its table."""
+"""Calls of the provider `capture` that wait for a lock of its table."""
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
@@ -72,7 +72,7 @@ class Process:
         return self.summary()
 
     def summary(self) -> dict[str, Any]:
-        """What it prints when it has ended well."""
+        """Return what it prints when it succeeds."""
         out, _ = self.popen.communicate(timeout=DEADLINE)
         assert self.popen.returncode == 0, self.log
         (line,) = out.splitlines()
@@ -128,9 +128,10 @@ class WorkerHarness(Queue):
             yield done
 
     def environment(self) -> dict[str, str]:
-        """What processes of this bench are told."""
+        """Return the environment of the processes of this harness."""
         path = f"{SOURCE}{os.pathsep}{TESTS}"
-        return {**os.environ, "PYTHONPATH": path, "DATABASE_URL": self.url, **self.variables}
+        ours = {"PYTHONPATH": path, "DATABASE_URL": self.url, "LC_ALL": "C.UTF-8"}
+        return {**forked.inherited(), **ours, **self.variables}
 
     @contextmanager
     def _process(self, command: list[str]) -> Iterator[Process]:
@@ -138,11 +139,10 @@ class WorkerHarness(Queue):
         log = self.directory / f"log-{self._count}"
         with (
             log.open("w") as stderr,
-            subprocess.Popen(
+            forked.start(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                text=True,
                 env=self.environment(),
                 start_new_session=True,
             ) as popen,
@@ -159,7 +159,8 @@ class WorkerHarness(Queue):
     def here(self, provider: Provider, **options: Any) -> Iterator[Worker]:
         """A worker in the test's own process, which the test runs."""
         limit = options.pop("statement_timeout", STATEMENT_TIMEOUT)
-        store = Store(self.url, worker="here", statement_timeout=limit)
+        timeout = options.pop("timeout", CONNECTION_TIMEOUT_SECONDS)
+        store = Store(self.url, worker="here", timeout=timeout, statement_timeout=limit)
         renderer = options.pop("renderer", Renderer)(
             store, options.pop("from_email", "noreply@example.com")
         )
@@ -196,14 +197,14 @@ class WorkerHarness(Queue):
         until(self.is_settled, "every email is sent or dead", seconds)
 
     def is_settled(self) -> bool:
-        """Tell whether every email is sent or dead; takes back what dead workers held."""
+        """Return whether every email is sent or dead; reap what dead workers held."""
         self.reap()
         return not self.value(
             "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending')"
         )
 
     def statuses(self) -> dict[str, int]:
-        """How many emails are in which status."""
+        """Return how many emails are in which status."""
         rows = self.rows("SELECT status::text, count(*) AS n FROM email_queue GROUP BY 1")
         return {row.status: row.n for row in rows}
 

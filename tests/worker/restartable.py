@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +13,14 @@ import psycopg
 
 from mailgres import embedded, migrate
 from worker.harness import WorkerHarness, until
+
+
+def is_cut(connection: psycopg.Connection) -> bool:
+    try:
+        connection.execute("SELECT")
+    except psycopg.OperationalError:
+        return True
+    return False
 
 
 class RestartableHarness(WorkerHarness):
@@ -27,7 +37,7 @@ class RestartableHarness(WorkerHarness):
         return self._users.enter_context(embedded.server(self._place))
 
     def switch_on(self) -> None:
-        self._start()
+        assert urlsplit(self._start()).port == urlsplit(self.url).port, "its port was taken"
         self.conn = psycopg.connect(self.url, autocommit=True)
 
     def switch_off(self) -> None:
@@ -35,6 +45,39 @@ class RestartableHarness(WorkerHarness):
         self.conn.close()
         self._users.close()
         until(lambda: not self.listens(), "the server is off")
+
+    def restart(self) -> None:
+        """Shut it down and start it again."""
+        self.switch_off()
+        self.switch_on()
+
+    def crash(self) -> None:
+        """Kill a backend: the postmaster lives on, and restarts all other processes."""
+        with psycopg.connect(self.url, autocommit=True) as witness:
+            os.kill(self.conn.info.backend_pid, signal.SIGKILL)
+            until(lambda: is_cut(witness), "the server ends its other processes")
+        self._reconnect()
+
+    def cut_connections(self) -> None:
+        """Terminate all connections."""
+        with suppress(psycopg.OperationalError):
+            self.conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'app'"
+            )
+        self._reconnect()
+
+    def _reconnect(self) -> None:
+        """Wait until the server accepts a connection that outlives the disturbance."""
+        self.conn.close()
+
+        def connected() -> bool:
+            with suppress(psycopg.OperationalError):
+                self.conn = psycopg.connect(self.url, autocommit=True)
+                self.conn.execute("SELECT")
+                return True
+            return False
+
+        until(connected, "the server accepts connections again")
 
     def under_way(self) -> int:
         return len(self.ledger.entries("inside")) - len(self.ledger.entries("left"))

@@ -35,7 +35,7 @@ def test_a_lease_that_was_lost_begins_nothing() -> None:
     assert starter.start([before]) == Started(set(), set())
 
 
-def test_threads_share_a_statement() -> None:
+def test_threads_that_start_attempts_share_a_statement() -> None:
     """While one is on its way the others gather, and go together."""
     gate, asked = threading.Event(), []
 
@@ -61,7 +61,7 @@ def test_threads_share_a_statement() -> None:
     assert [len(each) for each in asked] == [1, 4]
 
 
-def test_what_the_database_raises_everybody_gets() -> None:
+def test_an_error_of_start_attempts_reaches_every_waiting_thread() -> None:
     class Away:
         def start_attempts(self, *_emails: object, **_options: object) -> Started:
             raise psycopg.OperationalError("away")

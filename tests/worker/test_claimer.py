@@ -35,7 +35,7 @@ class IdleStore:
         return self.until_due
 
     def mark_awake(self, *_: Any) -> None:
-        """Nobody is registered."""
+        """No worker is registered."""
 
     def limits(self) -> None: ...
 
@@ -47,7 +47,7 @@ class IdleStore:
 
 
 class Waits(threading.Event):
-    """Notes for how long somebody would wait."""
+    """Records how long a worker would wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Waits(threading.Event):
 
 
 def rests(store: IdleStore, poll: float, times: int) -> list[float]:
-    """How long a claimer that finds nothing waits each time."""
+    """Return how long a claimer that finds nothing waits each time."""
     claimer = Claimer(cast("Store", store), ["capture"], timedelta(seconds=60), poll)
     waits = Waits()
     for _ in range(times):
@@ -69,7 +69,7 @@ def rests(store: IdleStore, poll: float, times: int) -> list[float]:
     return waits.seconds
 
 
-def test_looks_again_before_it_sleeps_deeply() -> None:
+def test_an_idle_worker_claims_again_before_it_sleeps_deeply() -> None:
     *glances, deep, deeper = rests(IdleStore(), 1.0, 6)
     assert glances == [0.0, 0.005, 0.025, 0.1]
     assert 0.8 <= deep <= 1.2
@@ -78,7 +78,7 @@ def test_looks_again_before_it_sleeps_deeply() -> None:
 
 
 def test_a_sleeping_worker_renews_its_registration() -> None:
-    """However rarely it polls: who is not registered is not woken."""
+    """However rarely it polls: a worker that is not registered is not woken."""
     assert rests(IdleStore(), 1000.0, 5)[-1] <= 30
 
 
@@ -86,14 +86,14 @@ def test_wakes_when_an_email_is_due() -> None:
     assert rests(IdleStore(timedelta(seconds=7)), 20.0, 5)[-1] == 7
 
 
-def test_does_not_spin_for_what_it_cannot_have() -> None:
-    """What stays due is locked by somebody: it is looked for a few times, and then as ever."""
+def test_a_worker_does_not_spin_for_locked_emails() -> None:
+    """Due emails that are locked are looked for a few times, and then at the usual interval."""
     *glances, deep = rests(IdleStore(timedelta(seconds=-7)), 20.0, 5)
     assert glances == [0.0, 0.005, 0.025, 0.1]
     assert 16 <= deep <= 24
 
 
-def test_looks_at_once_for_what_has_become_due() -> None:
+def test_a_worker_claims_at_once_when_an_email_becomes_due() -> None:
     """Between a claim and the question when to come back; however long it has been idle."""
     store = IdleStore()
     claimer = Claimer(cast("Store", store), ["capture"], timedelta(seconds=60), 20.0)

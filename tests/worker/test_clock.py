@@ -61,7 +61,7 @@ def test_a_worker_survives_a_clock_that_jumps_forward_and_back(
 def test_a_clock_that_jumps_sends_nothing_twice_without_keys(
     harness: WorkerHarness, by: timedelta
 ) -> None:
-    """Between the calls nothing is sent twice either, though nobody would notice."""
+    """Nothing is sent twice between the calls either."""
     harness.use_double(idempotent=False)
     emails = harness.fill(5, RESEND)
     with harness.worker(double={"idempotent": False}) as worker:

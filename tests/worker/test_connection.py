@@ -20,7 +20,7 @@ SLEEPERS = "SELECT count(*) FROM mailgres.sleepers"
 WRITTEN = "SELECT pg_current_xact_id_if_assigned()"
 
 
-def test_worker_connection_statement_timeout(harness: WorkerHarness) -> None:
+def test_every_connection_of_a_worker_has_the_statement_timeout(harness: WorkerHarness) -> None:
     """It holds for every connection: those of the pool, and the one that claims."""
     settings = Settings(database_url=harness.url, statement_timeout=SHORT)
     with open_worker(settings, janitors=False) as worker:
@@ -30,7 +30,7 @@ def test_worker_connection_statement_timeout(harness: WorkerHarness) -> None:
             assert own.execute("SHOW statement_timeout").fetchone() == ("100ms",)
 
 
-def test_a_statement_that_takes_too_long(harness: WorkerHarness, connect: Connect) -> None:
+def test_a_claim_that_takes_too_long_is_repeated(harness: WorkerHarness, connect: Connect) -> None:
     """A claim that has to wait for a lock ends; the worker asks again, and nothing is lost."""
     email = harness.enqueue()
     lock = connect(autocommit=False)
@@ -43,10 +43,10 @@ def test_a_statement_that_takes_too_long(harness: WorkerHarness, connect: Connec
         assert worker.stop()["sent"] == 1
 
 
-def test_worker_connection_listen_off(harness: WorkerHarness, connect: Connect) -> None:
+def test_without_listen_a_worker_polls(harness: WorkerHarness, connect: Connect) -> None:
     """It finds new emails by polling, and no application pays for a notification."""
-    ears = connect()
-    ears.execute("LISTEN mailgres")
+    listener = connect()
+    listener.execute("LISTEN mailgres")
     harness.variables["MAILGRES_LISTEN"] = "off"
     harness.variables["MAILGRES_POLL_INTERVAL"] = "50ms"
     with harness.script("worker", "--worker-name", "deaf") as worker:
@@ -59,11 +59,11 @@ def test_worker_connection_listen_off(harness: WorkerHarness, connect: Connect) 
         worker.stop()
     assert "pooler" not in worker.log
     harness.run("SELECT pg_notify('mailgres', 'end')")
-    assert next(ears.notifies()).payload == "end"
+    assert next(listener.notifies()).payload == "end"
 
 
 @pytest.mark.parametrize(("listen", "registered"), [("auto", 1), ("on", 1), ("off", 0)])
-def test_worker_connection_who_is_registered(
+def test_a_worker_registers_as_sleeping_only_if_it_listens(
     harness: WorkerHarness, listen: str, registered: int
 ) -> None:
     settings = Settings(database_url=harness.url, listen=listen)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def test_an_idle_worker_writes_nothing(harness: WorkerHarness, connect: Connect)
         store.close()
 
 
-def test_leases_of_several_claims_in_one_statement(harness: WorkerHarness) -> None:
+def test_leases_of_several_claims_are_extended_in_one_statement(harness: WorkerHarness) -> None:
     """Each email counts with its own token: one whose lease was lost is no longer held."""
     harness.use_double(idempotent=False)
     harness.fill(4)
@@ -122,7 +122,7 @@ def test_leases_of_several_claims_in_one_statement(harness: WorkerHarness) -> No
     assert harness.statuses() == {"pending": 3, "sending": 1}
 
 
-def test_time_is_up_for_whoever_asks(harness: WorkerHarness) -> None:
+def test_a_statement_beyond_the_timeout_is_cancelled(harness: WorkerHarness) -> None:
     store = Store(harness.url, worker="here", statement_timeout=SHORT)
     try:
         with store.connection() as connection, pytest.raises(psycopg.errors.QueryCanceled):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from doubles.resend import ResendDouble, serve
 from support.postgres import Connect
 from worker.harness import BLOCKED_CALLS, DEADLINE, Process, WorkerHarness, until
 
@@ -41,7 +42,7 @@ def command(pid: str) -> str:
 
 
 def runs(pid: int) -> bool:
-    """Whether it is there, and not only waiting to be buried."""
+    """Return whether it is there, and not only waiting to be buried."""
     return bool(command(str(pid)))
 
 
@@ -60,7 +61,7 @@ def test_a_worker_that_dies_is_replaced(harness: WorkerHarness, fleet: Process) 
 
 @linux
 def test_workers_end_when_their_parent_is_killed(harness: WorkerHarness, fleet: Process) -> None:
-    """Nobody is left who would stop the workers: they end by themselves, and in order."""
+    """Without their parent the workers stop by themselves, and cleanly."""
     workers = children(fleet)
     fleet.popen.kill()
     fleet.popen.wait(DEADLINE)
@@ -71,7 +72,9 @@ def test_workers_end_when_their_parent_is_killed(harness: WorkerHarness, fleet: 
 
 @linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_before_it_has_started(harness: WorkerHarness, number: signal.Signals) -> None:
+def test_a_signal_before_workers_have_started_stops_them(
+    harness: WorkerHarness, number: signal.Signals
+) -> None:
     """The workers are there, but cannot handle a signal yet: it waits until they can."""
     with harness.script(*BOTH) as parent:
         until(lambda: children(parent), "there is a worker")
@@ -99,7 +102,7 @@ def test_a_second_signal_ends_the_parent_and_its_workers(
 
 @linux
 def test_the_parent_reports_a_worker_that_failed(harness: WorkerHarness, fleet: Process) -> None:
-    """Somebody ought to know, though the others did."""
+    """The exit code must say so, although the others ended well."""
     victim = children(fleet)[0]
     os.kill(victim, signal.SIGSTOP)
     fleet.popen.terminate()
@@ -109,7 +112,7 @@ def test_the_parent_reports_a_worker_that_failed(harness: WorkerHarness, fleet: 
     assert "Error: 1 of 2 workers did not end well\nHint: " in fleet.log
 
 
-def test_what_is_wrong_is_said_once(harness: WorkerHarness) -> None:
+def test_the_parent_reports_an_error_once_and_starts_nothing_again(harness: WorkerHarness) -> None:
     """By the parent, and nothing is started again and again."""
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
     with harness.script(*BOTH, "--database-url", nowhere) as parent:
@@ -118,8 +121,10 @@ def test_what_is_wrong_is_said_once(harness: WorkerHarness) -> None:
 
 
 @linux
-def test_a_worker_that_is_told_twice(harness: WorkerHarness, connect: Connect) -> None:
-    """By a service manager, and by its parent: what is in flight is finished all the same."""
+def test_a_worker_that_gets_two_signals_finishes_its_emails(
+    harness: WorkerHarness, connect: Connect
+) -> None:
+    """One from a service manager, one from its parent: emails in flight are finished."""
     inbox = connect(autocommit=False)
     with harness.script(*BOTH, "--log-level", "info") as fleet:
         until(lambda: harness.value(SLEEPERS) == 2, "both sleep")
@@ -137,7 +142,7 @@ def test_a_worker_that_is_told_twice(harness: WorkerHarness, connect: Connect) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_all_of_them(
+def test_a_signal_to_parent_and_children_counts_once(
     harness: WorkerHarness, fleet: Process, connect: Connect, number: signal.Signals
 ) -> None:
     """A terminal's Ctrl-C and a service manager's SIGTERM reach parent and children alike.
@@ -153,3 +158,23 @@ def test_a_signal_to_all_of_them(
     inbox.rollback()
     assert fleet.popen.wait(DEADLINE) == 0
     assert harness.status_of(email) == "sent"
+
+
+def test_every_worker_of_a_fleet_gets_a_new_key_from_the_file(
+    harness: WorkerHarness, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.toml"
+    text = 'providers = ["resend"]\nresend_api_url = "{}"\nresend_api_key = "{}"\n'
+    with serve(ResendDouble(keys=["re_one", "re_two"])) as double:
+        path.write_text(text.format(double.url, "re_one"))
+        path.chmod(0o600)
+        harness.variables["MAILGRES_CONFIG"] = str(path)
+        harness.variables["MAILGRES_FROM_EMAIL"] = "noreply@example.com"
+        with harness.script(*BOTH) as parent:
+            until(lambda: harness.value(SLEEPERS) == 2, "both sleep")
+            path.write_text(text.format(double.url, "re_two"))
+            until(lambda: parent.log.count("has new settings") == 3, "the parent and both know")
+            double.set(keys=["re_two"])
+            harness.fill(20)
+            harness.until_settled()
+    assert harness.statuses() == {"sent": 20}

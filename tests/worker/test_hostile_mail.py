@@ -51,7 +51,7 @@ def nested(levels: int) -> str:
 
 
 def received(harness: WorkerHarness, email: UUID) -> Received:
-    """What arrived of an email that arrived once."""
+    """Return what arrived of an email that arrived once."""
     (entry,) = [one for one in harness.ledger.entries("accepted") if one["id"] == str(email)]
     return Received(*entry["content"])
 
@@ -105,7 +105,7 @@ FATE = """
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_email_dies_alone(harness: WorkerHarness, name: str) -> None:
-    """It dies with its reason at the first try; the others of its batch are sent, in one call."""
+    """It dies at the first attempt with its reason; the rest of its batch is sent in one call."""
     text, payload, reason = BAD[name]
     push(harness, text=text)
     harness.use_double(batch_size=10)
@@ -160,7 +160,7 @@ NO_ANSWER = Double
 def test_a_payload_too_deep_to_redact_hides_the_providers_message(
     harness: WorkerHarness, kind: type[Double]
 ) -> None:
-    """What is said of it cannot be told apart from its payload; the call was made all the same."""
+    """Its error cannot be distinguished from its payload, although the call was made."""
     harness.use_double(idempotent=False, batch_size=10)
     with harness.conn.transaction():
         good = [harness.enqueue(RESEND), harness.enqueue(RESEND)]
@@ -241,7 +241,7 @@ def edit_and_retire(harness: WorkerHarness) -> None:
 
 
 LOST = Fault("ambiguous", calls=frozenset({1}), accepts=True)
-"""The provider accepts the first try, and nobody gets to know: it knows the key and the content."""
+"""The provider accepts the first attempt, and its answer is lost: it knows key and content."""
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def assert_first(harness: WorkerHarness, email: UUID) -> None:
 def test_a_template_changed_between_attempts_is_sent_as_first_rendered(
     harness: WorkerHarness, first_try: UUID, change: Callable[[WorkerHarness], None]
 ) -> None:
-    """Another worker tries again; it has never seen the version of the first try, and sends it."""
+    """Another worker retries; it has never seen the version of the first attempt, and sends it."""
     clock = Clock(harness.conn)
     provider = FaultyProvider(Double(harness.ledger), [LOST])
     assert harness.drain(provider).retried == 1
@@ -279,7 +279,7 @@ def test_a_template_changed_under_a_worker(harness: WorkerHarness, first_try: UU
     clock = Clock(harness.conn)
     provider = FaultyProvider(Double(harness.ledger), [LOST])
     with harness.running(provider) as worker:
-        until(lambda: worker.finisher.counts["retried"], "the first try")
+        until(lambda: worker.finisher.counts["retried"], "the first attempt")
         edit(harness)
         second = harness.enqueue(LETTER, payload={"n": 2, "new": "!"})
         until(lambda: harness.status_of(second) == "sent", "the second version is sent")

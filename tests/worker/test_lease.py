@@ -23,7 +23,7 @@ STEAL = """
 
 
 def test_a_slow_call_keeps_its_lease(harness: WorkerHarness) -> None:
-    """Three seconds on a lease of one: nobody else gets it, though all try."""
+    """Three seconds on a lease of one: no other worker gets it, although all claim."""
     harness.use_double(idempotent=False)
     emails = harness.fill(2, RESEND)
     slow = {"idempotent": False, "delay": 3.0}
@@ -50,8 +50,8 @@ def test_emails_that_wait_in_a_worker_keep_their_lease(harness: WorkerHarness) -
     assert harness.value("SELECT max(lease_losses) FROM email_queue") == 0
 
 
-def test_a_call_gets_one_fresh_lease(harness: WorkerHarness) -> None:
-    """However often it was lengthened before: else nobody would miss a dead worker for as long."""
+def test_each_call_gets_one_full_lease(harness: WorkerHarness) -> None:
+    """However often it was extended: otherwise a dead worker would go unnoticed for as long."""
     harness.use_double(idempotent=False)
     harness.fill(1, RESEND)
     minute = timedelta(minutes=1)
@@ -98,7 +98,7 @@ def test_a_late_outcome_of_a_lost_lease_keeps_the_new_one(harness: WorkerHarness
     harness.use_double()
     email = harness.enqueue()
     gate = Gate(harness.ledger)
-    with harness.running(gate, concurrency=2, lease=timedelta(seconds=30)) as worker:
+    with harness.running(gate, concurrency=2, lease=timedelta(seconds=9)) as worker:
         until(lambda: harness.ledger.entries("waiting"), "the call is under way")
         harness.run("UPDATE email_queue SET lease_until = now() - interval '1 s'")
         harness.reap()  # unless a claim of the worker was faster

@@ -1,4 +1,4 @@
-"""Somebody has changed an email and left his transaction open: the worker goes on with the others.
+"""A session changed an email and left its transaction open: the worker goes on with the others.
 
 The connection that stays "idle in transaction" over night is nobody's intention, and happens.
 """
@@ -22,7 +22,7 @@ COUNT = 10
 
 
 class Gate(Double):
-    """Answers when it is told to."""
+    """Answers when the test lets it."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger, idempotent=False, batch_size=COUNT)
@@ -40,7 +40,7 @@ class Gate(Double):
 def test_a_locked_row_delays_no_other_outcome(
     harness: WorkerHarness, connect: Connect, end: str, reported: dict[str, int]
 ) -> None:
-    """Those of its call, and those that come later; its own when the transaction is over."""
+    """Emails of its call and later ones are sent; its own when the transaction ends."""
     harness.use_double(idempotent=False, batch_size=COUNT)
     emails = harness.fill(COUNT)
     gate = Gate(harness.ledger)
@@ -63,7 +63,7 @@ def test_a_locked_row_delays_no_other_outcome(
 
 
 def test_an_idle_worker_does_not_spin(harness: WorkerHarness, connect: Connect) -> None:
-    """A retry that is due, and somebody has its row: it is taken up when he has let go of it."""
+    """A due retry whose row is locked is claimed when the lock is released."""
     harness.use_double()
     email = harness.enqueue(scheduled_for=datetime.now(UTC) + timedelta(hours=1))
     harness.run("UPDATE email_queue SET scheduled_for = now(), next_retry_at = now()")

@@ -145,7 +145,7 @@ KEYS = {
     ],
     ids=["dead", "retried"],
 )
-def test_a_failed_try_is_told_once(
+def test_a_failed_attempt_is_logged_once(
     harness: WorkerHarness,
     caplog: pytest.LogCaptureFixture,
     provider: type[Double],

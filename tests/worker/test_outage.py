@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from mailgres.errors import DatabaseUnreachable
+from support.postgres import Connect
 from support.queue import RESEND
 from worker.double import Double
 from worker.harness import BLOCKED_CALLS, DEADLINE, WorkerHarness, until
@@ -25,6 +26,11 @@ CONNECTIONS = 4
 TERMINATE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+TERMINATE_READERS = """
+    SELECT pg_terminate_backend(l.pid) FROM pg_locks l
+    WHERE NOT l.granted AND l.relation = 'mailgres.template_versions'::regclass
 """
 
 
@@ -85,8 +91,10 @@ def test_an_outage_costs_captured_emails_no_retry(restartable: RestartableHarnes
 
 
 @pytest.mark.slow
-def test_told_to_stop_while_outcomes_wait(restartable: RestartableHarness) -> None:
-    """It does not wait for ever, and says what the database does not know yet."""
+def test_a_worker_stopped_during_an_outage_says_which_outcomes_are_unwritten(
+    restartable: RestartableHarness,
+) -> None:
+    """It does not wait forever, and says which outcomes the database does not have."""
     restartable.use_double()
     emails = restartable.fill(20)
     slow = {"delay": 0.5}
@@ -109,8 +117,10 @@ def test_told_to_stop_while_outcomes_wait(restartable: RestartableHarness) -> No
 
 
 @pytest.mark.slow
-def test_told_to_stop_with_emails_to_give_back(restartable: RestartableHarness) -> None:
-    """They come back when their lease ends, since nobody could be told."""
+def test_emails_that_a_stopped_worker_could_not_give_back_are_reaped(
+    restartable: RestartableHarness,
+) -> None:
+    """They are pending again when their lease expires, since the database was away."""
     restartable.use_double(idempotent=False)
     emails = restartable.fill(5, RESEND)
     stuck = {"idempotent": False, "hang": "inside"}
@@ -128,8 +138,10 @@ def test_told_to_stop_with_emails_to_give_back(restartable: RestartableHarness) 
 
 
 @pytest.mark.slow
-def test_told_to_stop_with_nothing_to_do(restartable: RestartableHarness) -> None:
-    """Then it ends well, though its janitors wait for the database as well."""
+def test_a_worker_without_emails_stops_cleanly_during_an_outage(
+    restartable: RestartableHarness,
+) -> None:
+    """It ends with success, although its janitors wait for the database, too."""
     with restartable.script("worker", "--grace", "1s") as worker:
         until(lambda: restartable.value("SELECT count(*) FROM mailgres.sleepers"), "it sleeps")
         restartable.switch_off()
@@ -140,10 +152,10 @@ def test_told_to_stop_with_nothing_to_do(restartable: RestartableHarness) -> Non
 
 @pytest.mark.slow
 def test_a_run_of_cron_gives_up(restartable: RestartableHarness) -> None:
-    """It tells of it, instead of calling the queue empty."""
+    """It reports the outage, instead of calling the queue empty."""
     restartable.use_double()
     restartable.fill(1)
-    with restartable.here(Double(restartable.ledger)) as worker:
+    with restartable.here(Double(restartable.ledger), timeout=1.0) as worker:
         restartable.switch_off()
         with pytest.raises(DatabaseUnreachable):
             worker.drain()
@@ -165,6 +177,23 @@ def test_a_worker_survives_killed_connections(harness: WorkerHarness) -> None:
     assert cut >= 5
     assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
     assert harness.statuses() == {"sent": 200}
+
+
+def test_a_connection_that_is_cut_while_a_template_is_read_harms_no_email(
+    harness: WorkerHarness, connect: Connect
+) -> None:
+    """The email is not at fault: it goes back to the queue and is sent later."""
+    harness.use_double()
+    emails = harness.fill(3)
+    other = connect(autocommit=False)
+    other.execute("LOCK TABLE mailgres.template_versions IN ACCESS EXCLUSIVE MODE")
+    with harness.worker() as worker:
+        until(lambda: harness.rows(TERMINATE_READERS), "a template is read, and the connection cut")
+        other.rollback()
+        harness.until_settled()
+        worker.stop()
+    assert harness.statuses() == {"sent": 3}
+    assert harness.ledger.accepted() == dict.fromkeys(emails, 1)
 
 
 def test_a_sleeping_worker_reconnects_and_listens_again(harness: WorkerHarness) -> None:

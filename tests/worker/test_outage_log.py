@@ -26,8 +26,9 @@ def events(process: Process) -> list[str | None]:
     return [line.get("event") for line in lines(process)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("worker",), ("serve",)])
+@pytest.mark.parametrize(
+    "arguments", [("worker",), pytest.param(("serve",), marks=pytest.mark.long)]
+)
 def test_the_database_goes_and_comes_back(
     restartable: RestartableHarness, arguments: tuple[str, ...]
 ) -> None:
@@ -65,7 +66,7 @@ def test_every_batch_is_one_log_line(harness: WorkerHarness) -> None:
     assert {line["action"] for line in found} == {"finish"}
 
 
-def test_connections_that_somebody_cuts_are_an_outage_of_two_lines(harness: WorkerHarness) -> None:
+def test_cut_connections_are_logged_as_an_outage_of_two_lines(harness: WorkerHarness) -> None:
     with harness.script("worker") as process:
         until(lambda: "WorkerStarted" in process.log, "it runs")
         harness.run(TERMINATE)
@@ -73,7 +74,7 @@ def test_connections_that_somebody_cuts_are_an_outage_of_two_lines(harness: Work
     assert set(events(process)) == {"DatabaseLost", "DatabaseBack"}
 
 
-def test_an_answer_to_what_was_asked_before_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_from_before_the_outage_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage()
     asked = time.monotonic()
     outage.failed(psycopg.OperationalError("gone"))
@@ -86,7 +87,7 @@ def test_an_answer_to_what_was_asked_before_says_nothing(caplog: pytest.LogCaptu
     assert vars(caplog.records[1])["failures"] == 2
 
 
-def test_what_the_database_refuses_is_no_outage() -> None:
+def test_an_error_of_a_statement_is_no_outage() -> None:
     assert not is_away(psycopg.errors.QueryCanceled())
     assert not is_away(psycopg.errors.UniqueViolation())
     assert is_away(psycopg.errors.AdminShutdown())

@@ -32,7 +32,7 @@ def sent(email: ClaimedEmail) -> Outcome:
 
 
 class TestInFlight:
-    def test_room_is_what_the_held_emails_leave(self) -> None:
+    def test_the_room_for_claims_is_what_held_emails_leave(self) -> None:
         held = InFlight(3)
         assert held.wait_for_room(0) == 3
         emails = [an_email() for _ in range(3)]
@@ -43,7 +43,7 @@ class TestInFlight:
         assert held.all() == emails[2:]
 
     def test_a_claimer_waits_for_room_for_several_emails(self) -> None:
-        """Who wants more waits for it, and then takes what there is."""
+        """A thread that wants more waits, and then takes what there is."""
         held, emails, got = InFlight(3), [an_email() for _ in range(3)], []
         held.add(emails)
         waiting = threading.Thread(target=lambda: got.append(held.wait_for_room(DEADLINE, 2)))
@@ -54,7 +54,7 @@ class TestInFlight:
         waiting.join(DEADLINE)
         assert got == [3]
 
-    def test_room_is_never_negative(self) -> None:
+    def test_the_room_for_claims_is_never_negative(self) -> None:
         held = InFlight(1)
         held.add([an_email(), an_email()])
         assert held.wait_for_room(0) == 0
@@ -62,7 +62,9 @@ class TestInFlight:
     @pytest.mark.parametrize(
         "wait", [lambda held: held.wait_for_room(DEADLINE), lambda h: h.wait_until_empty(DEADLINE)]
     )
-    def test_a_removed_email_wakes_whoever_waits(self, wait: Callable[[InFlight], Any]) -> None:
+    def test_a_removed_email_wakes_a_thread_that_waits_for_room(
+        self, wait: Callable[[InFlight], Any]
+    ) -> None:
         held, email, got = InFlight(1), an_email(), []
         held.add([email])
         waiting = threading.Thread(target=lambda: got.append(wait(held)))
@@ -103,7 +105,7 @@ class TestInFlight:
 
 @dataclass
 class FakeStore:
-    """Takes what is written, after failing as often as it is told."""
+    """Takes what is written, after failing a given number of times."""
 
     faults: list[Exception] = field(default_factory=list)
     refused: set[UUID] = field(default_factory=set)
@@ -152,7 +154,7 @@ WAITS = "an outcome waits: its row is locked"
 
 class TestFinisher:
     def test_the_finisher_gathers_outcomes_into_one_statement(self) -> None:
-        """What comes within its time is written at once; when enough has come, sooner."""
+        """Outcomes that arrive in time are written together; earlier if there are enough."""
         store, held = FakeStore(), InFlight(99)
         emails = [an_email() for _ in range(5)]
         held.add(emails)
@@ -173,7 +175,7 @@ class TestFinisher:
         assert [len(batch) for batch in store.batches] == [2, 2, 1]
 
     def test_a_call_is_not_cut_in_two(self) -> None:
-        """Who dies in between would leave a batch of which one half is settled."""
+        """A crash in between would leave a half-settled batch."""
         store, held = FakeStore(), InFlight(99)
         writes = finisher(store, held, linger=DEADLINE, most=4)
         for _ in range(3):
@@ -296,7 +298,7 @@ class TestKeeper:
         now = 0.11
         keeper = LeaseKeeper(cast("Store", store), held, timedelta(seconds=0.3))
         keeper.start()
-        until(lambda: store.extensions, "it lengthens")
+        until(lambda: store.extensions, "it extends")
         keeper.close()
         assert store.extensions == [[old]]
 
@@ -320,6 +322,6 @@ class TestKeeper:
         held.add([an_email()])
         keeper = LeaseKeeper(cast("Store", store), held, timedelta(seconds=0.1))
         keeper.start()
-        until(lambda: store.extensions, "it lengthens again")
+        until(lambda: store.extensions, "it extends again")
         keeper.close()
         assert not keeper.is_alive()

@@ -129,7 +129,7 @@ def test_behind_pgbouncer_the_statement_timeout_is_per_transaction(
 
 
 def test_listen_on_listens_also_behind_pgbouncer(pooled_url: str) -> None:
-    """Somebody says that this pooler pools sessions: he is believed."""
+    """The setting `listen = on` says that this pooler pools sessions."""
     store = Store(pooled_url, worker="here", listen="on")
     store.close()
     assert (store.pooled, store.listens) == (True, True)

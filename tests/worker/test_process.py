@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support import forked
 from support.queue import RECIPIENT
 from worker.harness import PROGRAM, WorkerHarness, until
 
@@ -25,15 +26,8 @@ NOTHING = {
 def process(
     harness: WorkerHarness, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, "process", *arguments],
-        env={"DATABASE_URL": harness.url, "LC_ALL": "C.UTF-8", **environment},
-        cwd=harness.directory,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    env = {"DATABASE_URL": harness.url, "LC_ALL": "C.UTF-8", **environment}
+    return forked.run([PROGRAM, "process", *arguments], env=env, cwd=harness.directory)
 
 
 def summary(harness: WorkerHarness, *arguments: str, **environment: str) -> dict[str, Any]:

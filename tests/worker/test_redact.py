@@ -1,4 +1,4 @@
-"""What a provider says of an email is told without the email's own words."""
+"""Texts of providers are stored without the content of the email."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_redact_removes_the_words_of_the_email(said: str, reported: str) -> None
 
 
 @pytest.mark.parametrize("levels", [900, 100_000])
-def test_a_payload_that_is_very_deep(levels: int) -> None:
-    """It hides nothing from us that Python can read, and else nothing is told."""
+def test_a_deeply_nested_payload_hides_no_value_from_redaction(levels: int) -> None:
+    """It hides nothing that Python can read; otherwise the whole text is dropped."""
     deep = replace(message().email, payload="[" * levels + '"lisbon"' + "]" * levels)
     said = Result("permanent", code="no", message="Lisbon?", detail="Lisbon?")
     found = redact(said, replace(message(), email=deep))
@@ -90,7 +90,7 @@ def test_a_payload_that_is_very_deep(levels: int) -> None:
 
 
 class Odd:
-    """A provider of somebody's, whose results cannot be used."""
+    """A custom provider whose results cannot be used."""
 
     name = "odd"
 
@@ -103,7 +103,7 @@ class Odd:
 
 @pytest.mark.parametrize("results", [None, [None], [3], ["sent"], [], [Result("sent")] * 2])
 def test_missing_results_make_a_call_uncertain(results: Any) -> None:
-    """The call was made, so nobody may take it for one that was not."""
+    """The call was made, so it must not count as not made."""
     (outcome,) = call(cast("Provider", Odd(results)), [message()])
     assert (outcome.result.verdict, outcome.result.called) == ("ambiguous", True)
 

@@ -1,4 +1,4 @@
-"""What follows from what a provider says: the worker's tries, on the clock of the database."""
+"""What follows from the answer of a provider: attempts, on the clock of the database."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_permanent_fault_makes_a_dead_letter(harness: WorkerHarness) -> None:
 
 
 def test_an_email_without_a_sender_is_not_sent(harness: WorkerHarness) -> None:
-    """Without a from-address nothing is called; it goes when somebody has set one."""
+    """Without a from-address no call is made; the email is sent once one is set."""
     clock = Clock(harness.conn)
     email = harness.enqueue()
     provider = double(harness)
@@ -185,7 +185,7 @@ class Odd:
 def test_a_bug_in_a_provider_makes_its_call_uncertain(
     harness: WorkerHarness, results: list[Result] | None, code: str
 ) -> None:
-    """Nobody knows whether it arrived: with keys all of the call is tried again."""
+    """It is unknown whether it arrived: with keys the whole call is retried."""
     harness.use_double()
     harness.fill(3)
     assert harness.drain(Odd(results)).retried == 3
@@ -204,7 +204,9 @@ def test_a_bug_in_a_provider_makes_its_call_uncertain(
     ],
     ids=["nul", "empty", "none", "fault"],
 )
-def test_an_answer_that_cannot_be_stored(harness: WorkerHarness, odd: Result, status: str) -> None:
+def test_an_answer_that_cannot_be_stored_costs_only_its_text(
+    harness: WorkerHarness, odd: Result, status: str
+) -> None:
     """It costs its words, not the outcome, and the others of its batch nothing."""
     harness.use_double()
     harness.fill(3)
@@ -245,7 +247,7 @@ class Narrow(Renderer):
 def test_a_bug_of_our_own_and_an_outage(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sent alone before the database went away is not sent again after."""
+    """An email that was sent before the database went away is not sent again afterwards."""
     emails = harness.fill(5, RESEND)
     provider = double(harness, idempotent=False, batch_size=5)
     with harness.here(provider, renderer=Narrow) as worker:
@@ -265,7 +267,7 @@ def test_a_bug_of_our_own_and_an_outage(
 
 
 class Late(Renderer):
-    """Somebody changes their mind while the email is being rendered."""
+    """The email is cancelled while it is being rendered."""
 
     harness: WorkerHarness
     change: str

@@ -38,6 +38,9 @@ VERSIONS = """
 ROUTE = """
     SELECT array_agg(provider ORDER BY position) FROM mailgres.route_providers WHERE route = %s
 """
+LIVE = """
+    SELECT count(*) FROM mailgres.workers WHERE stopped_at IS NULL AND %s = ANY (providers)
+"""
 KEYS = {
     "resend_api_key": "re_123456789",
     "smtp_url": "smtp://127.0.0.1:1?tls=none",
@@ -125,10 +128,10 @@ def test_a_route_that_an_operator_led_to_capture_is_not_taken_for_a_fresh_one(
 def test_a_worker_without_a_new_account_restarts_while_another_has_it(
     harness: E2eHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else a roll-out of the account would stop each worker that is restarted in between."""
+    """Otherwise a roll-out of the account would stop each worker that is restarted meanwhile."""
     start(harness, "resend")
     with open_worker(load(harness.variables | {"MAILGRES_PROVIDERS": "resend,resend-acme"})):
-        until(lambda: harness.value("SELECT count(*) FROM mailgres.workers"), "it is seen")
+        until(lambda: harness.value(LIVE, "resend-acme"), "its worker has a heartbeat")
         start(harness, "resend")
     assert "emails of the route resend-acme are left to other workers" in caplog.text
     assert "resend-acme" in refusal(harness, "resend").message, "nobody has it any more"
@@ -209,9 +212,7 @@ WORKERS = "SELECT worker, alive, providers FROM email_workers"
 
 
 @pytest.mark.parametrize("arguments", [("worker",), ("worker", "--processes", "2")])
-def test_a_worker_that_is_told_to_stop_signs_off(
-    harness: E2eHarness, arguments: tuple[str, ...]
-) -> None:
+def test_a_stopped_worker_deregisters(harness: E2eHarness, arguments: tuple[str, ...]) -> None:
     count = int(arguments[-1]) if len(arguments) > 1 else 1
     harness.use("smtp")
     with harness.script(*arguments) as process:

@@ -120,7 +120,7 @@ def test_an_email_that_kills_its_worker_becomes_a_dead_letter(harness: WorkerHar
             until(lambda: len(hung(harness, str(poison))) == number, "it is hit")  # noqa: B023
             until(lambda: harness.statuses().get("sent") == 3, "the others are sent")
             victim.kill()
-        until(lambda: harness.reap() or None, "its lease ends")
+        until(lambda: harness.reap() or None, "its lease expires")
     assert (harness.email(poison).status, harness.email(poison).dead_reason) == (
         "failed",
         "crashed",

@@ -26,7 +26,7 @@ LEAVES = {
 
 @dataclass
 class Fickle(Double):
-    """Answers as it likes; and meanwhile somebody else settles emails that are under way."""
+    """Answers as it likes, while another session settles emails that are in flight."""
 
     queue: Queue | None = None
     dice: random.Random = field(default_factory=random.Random)
@@ -56,7 +56,7 @@ def test_whatever_happens_a_summary_accounts_for_every_email(
     harness.use_double(idempotent=idempotent)
     harness.run("UPDATE mailgres.providers SET failure_threshold = 1000")
     harness.fill(40, template=RESEND, tenants=3)
-    # Between the claim and the call somebody does something about the email.
+    # Between the claim and the call another session changes the email.
     harness.run(
         "CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " IF NEW.status = 'sending' AND OLD.status = 'pending'"
@@ -89,7 +89,7 @@ def test_what_is_still_under_way_when_the_grace_is_over_is_lost(harness: WorkerH
     assert reported["claimed"] == total(reported)
 
 
-def test_what_was_cancelled_since_the_claim_is_refused(harness: WorkerHarness) -> None:
+def test_emails_cancelled_since_the_claim_are_counted_as_refused(harness: WorkerHarness) -> None:
     harness.use_double(idempotent=False)
     (queue_id,) = harness.fill(1)
 

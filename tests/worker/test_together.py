@@ -27,7 +27,7 @@ def fill(harness: WorkerHarness) -> set[str]:
 
 
 def process_as_ever(conn: psycopg.Connection, ledger: Ledger) -> int:
-    """What a processor of the old kind does, until there is nothing: claim, send, mark."""
+    """Return what a processor of the old kind does, until there is nothing: claim, send, mark."""
     queue = Queue(conn)
     done = 0
     while claimed := queue.claim_rpc(3):

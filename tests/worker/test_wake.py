@@ -1,4 +1,4 @@
-"""An idle worker hears of a new email at once; polling once a minute would not do."""
+"""A new email wakes an idle worker at once; polling once a minute would be too slow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_a_new_email_wakes_a_sleeping_worker(harness: WorkerHarness) -> None:
             until(lambda: harness.value(ASLEEP) == 1, "it sleeps again")
 
 
-def test_nobody_is_notified_of_what_is_awake(harness: WorkerHarness, connect: Connect) -> None:
+def test_no_notification_is_sent_while_workers_are_awake(
+    harness: WorkerHarness, connect: Connect
+) -> None:
     """The price of waking is paid only for those who sleep."""
     listener = connect()
     listener.execute("LISTEN mailgres")

@@ -53,21 +53,6 @@ $$;
 COMMENT ON FUNCTION mailgres.count_email(public.email_queue, text, int, int) IS
     'Appends the delta of one email.';
 
--- A bounced email was not delivered. If it is sent again, the bounce no longer counts.
-CREATE FUNCTION mailgres.has_bounced(p_queue_id uuid) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-AS $$
-BEGIN
-    RETURN coalesce((
-        SELECT l.event = 'bounced' FROM public.email_logs l
-        WHERE l.queue_id = p_queue_id AND l.event IN ('sent', 'bounced')
-        ORDER BY l.id DESC LIMIT 1), false);
-END
-$$;
-
-COMMENT ON FUNCTION mailgres.has_bounced(uuid) IS
-    'Whether an email bounced since it was sent last.';
-
 -- For the import of a history: settled emails are counted when they are inserted.
 CREATE FUNCTION mailgres.count_imported() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -89,6 +74,8 @@ CREATE FUNCTION mailgres.log_changes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_nestloop = off SET jit = off
 AS $$
+DECLARE
+    v_reset mailgres.deliveries[];
 BEGIN
     -- The time between the attempt before and the retry. Only the claim knows both.
     PERFORM FROM new_rows n WHERE n.retries > 0 AND n.status = 'sending' LIMIT 1;
@@ -109,16 +96,24 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    -- An email that is no longer sent is no longer counted as bounced.
-    PERFORM FROM old_rows o WHERE o.status = 'sent' LIMIT 1;
+    -- An email that is sent again gets a new state from the events of its new message. One that a
+    -- person no longer considers sent loses what events said about it.
+    PERFORM FROM old_rows o WHERE o.status IN ('sent', 'failed', 'cancelled') LIMIT 1;
     IF FOUND THEN
-        INSERT INTO mailgres.rollup_deltas
-            (hour, template_type, tenant_id, provider, error_code, status, retries, emails, here)
-        SELECT date_trunc('hour', o.created_at, 'UTC'), o.template_type, o.tenant_id, coalesce(o.provider, ''),
-               '', 'bounced', o.retries, -1, 0
-        FROM old_rows o
-        JOIN new_rows n ON n.id = o.id
-        WHERE o.status = 'sent' AND n.status <> 'sent' AND mailgres.has_bounced(o.id);
+        WITH reset AS (
+            DELETE FROM mailgres.deliveries d
+            WHERE d.queue_id = ANY (ARRAY(
+                      SELECT n.id FROM new_rows n JOIN old_rows o ON o.id = n.id
+                      WHERE o.status IN ('sent', 'failed', 'cancelled') AND n.status = 'pending'))
+               OR d.queue_id = ANY (ARRAY(
+                      SELECT n.id FROM new_rows n JOIN old_rows o ON o.id = n.id
+                      WHERE o.status = 'sent' AND n.status IN ('failed', 'cancelled'))) AND NOT d.made_dead
+            RETURNING d
+        )
+        SELECT array_agg(r.d) INTO v_reset FROM reset r;
+        IF v_reset IS NOT NULL THEN
+            PERFORM mailgres.count_states(v_reset, true);
+        END IF;
     END IF;
 
     WITH logged AS (
@@ -150,11 +145,17 @@ BEGIN
         ) e
         WHERE n.status <> 'sending'
           AND (o.status <> n.status OR o.retries <> n.retries OR o.next_retry_at <> n.next_retry_at)
-        RETURNING id, queue_id, event, from_status, attempt, tenant_id, provider, error_class, error_code,
-                  claimed_at
-    ), died AS (
+        RETURNING id, queue_id, event, from_status, attempt, tenant_id, template_type, provider, error_class,
+                  error_code, dead_reason, claimed_at
+    ), to_log AS (
         INSERT INTO mailgres.dead_letters_to_log (queue_id, log_id)
         SELECT l.queue_id, l.id FROM logged l WHERE l.event = 'dead' AND l.from_status <> 'failed'
+    ), to_notify AS (
+        -- A dead notification is not worth another one.
+        INSERT INTO mailgres.dead_letters_to_notify (tenant_id, template_type, dead_reason, error_code, emails)
+        SELECT l.tenant_id, l.template_type, l.dead_reason, l.error_code, count(*) FROM logged l
+        WHERE l.event = 'dead' AND l.from_status <> 'failed' AND l.template_type <> 'mailgres_alert'
+        GROUP BY 1, 2, 3, 4
     )
     INSERT INTO mailgres.attempt_deltas
         (at, event, attempt, tenant_id, provider, error_class, error_code, claimed_at, claim_number, emails)

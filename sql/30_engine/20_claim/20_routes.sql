@@ -30,7 +30,8 @@ RETURN p.enabled
                        WHEN 'half_open' THEN p.probe_until <= mailgres.now() AND NOT EXISTS (
                            SELECT FROM public.email_queue q
                            WHERE q.status = 'sending' AND q.due_at > mailgres.now() AND q.lease_token = p.probe_token)
-                       ELSE false END;
+                       ELSE false END
+    AND (p.captures OR NOT mailgres.is_quarantined());
 
 COMMENT ON FUNCTION mailgres.is_probe_due(mailgres.providers) IS
     'Whether one email may now probe if the provider works again.';
@@ -42,7 +43,7 @@ BEGIN
     IF p_tokenless THEN
         RETURN ARRAY(
             SELECT ROW(r.route, NULL, false)::mailgres.usable_route
-            FROM mailgres.routes r WHERE NOT r.paused ORDER BY r.route);
+            FROM mailgres.routes r WHERE NOT r.paused AND NOT mailgres.is_quarantined() ORDER BY r.route);
     END IF;
     RETURN ARRAY(
         SELECT ROW(x.route, x.providers, x.probe)::mailgres.usable_route

@@ -14,13 +14,17 @@ BEGIN
         ready = false,
         dead_at = CASE WHEN q.uncertain_since IS NOT NULL THEN mailgres.now() END,
         dead_reason = CASE WHEN q.uncertain_since IS NOT NULL THEN 'uncertain' END,
-        error_message = 'the address is suppressed',
+        error_message = 'the address is suppressed: ' || x.reason,
+        error_code = 'suppressed', error_class = 'permanent', error_detail = NULL,
         lease_token = NULL, leased_at = NULL, lease_until = NULL, lease_worker = NULL
-    WHERE q.id = ANY (p_ids)
-      AND q.attempt_started_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_in_uncertain_batch(q)
-      AND EXISTS (
-          SELECT FROM public.email_suppressions s
-          WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id));
+    FROM public.email_queue y
+    CROSS JOIN LATERAL (
+        SELECT s.reason FROM public.email_suppressions s
+        WHERE s.recipient_email = mailgres.canonical_address(y.recipient_email) AND s.tenant_id IN ('*', y.tenant_id)
+          AND mailgres.suppresses(s, y.ignore_suppression)
+        ORDER BY mailgres.suppression_rank(s.reason) DESC LIMIT 1) x
+    WHERE q.id = ANY (p_ids) AND y.id = q.id AND y.id = ANY (p_ids)
+      AND q.attempt_started_at IS NULL AND q.dead_at IS NULL AND NOT mailgres.is_in_uncertain_batch(q);
 
     -- Uncertain, and its key no longer protects it or no worker has had its provider for days:
     -- a person has to decide.

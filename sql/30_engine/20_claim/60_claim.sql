@@ -136,7 +136,8 @@ BEGIN
           AND (mailgres.is_in_uncertain_batch(q)
                OR (q.expires_at IS NULL OR q.expires_at > mailgres.now()) AND NOT EXISTS (
                    SELECT FROM public.email_suppressions s
-                   WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))));
+                   WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id)
+                     AND mailgres.suppresses(s, q.ignore_suppression))));
     IF cardinality(p_route.providers) > 1 THEN
         v_plan.ids := mailgres.fit_fallbacks(v_plan.ids, p_route.providers);
     END IF;

@@ -31,7 +31,8 @@ BEGIN
           AND (q.expires_at IS NULL OR q.expires_at > mailgres.now())
           AND NOT EXISTS (
               SELECT FROM public.email_suppressions s
-              WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id))
+              WHERE s.recipient_email = mailgres.canonical_address(q.recipient_email) AND s.tenant_id IN ('*', q.tenant_id)
+                AND mailgres.suppresses(s, q.ignore_suppression))
           AND NOT EXISTS (
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)

@@ -3,7 +3,7 @@
 -- no notifications. p_for null: the worker does not listen, and only asks when an email is due.
 
 CREATE FUNCTION mailgres.mark_asleep(p_worker text, p_for interval) RETURNS timestamptz
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
     -- A worker that polls every second is still registered: nothing is written.

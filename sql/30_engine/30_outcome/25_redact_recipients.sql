@@ -63,7 +63,7 @@ BEGIN
 EXCEPTION
     -- The same statement writes the outcomes of other emails, so this must not fail.
     WHEN data_exception OR program_limit_exceeded THEN
-        RETURN 'the text cannot be told apart from the address: see error_detail';
+        RETURN 'the address could not be masked in the text: see error_detail';
 END
 $$;
 

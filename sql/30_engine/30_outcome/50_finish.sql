@@ -54,11 +54,15 @@ DECLARE
         SELECT (o ->> 'id')::uuid
         FROM jsonb_path_query(p_outcomes, '$[*] ? (@.suppress == true && @.outcome == "permanent")') o);
 BEGIN
-    INSERT INTO public.email_suppressions (recipient_email, tenant_id, reason, detail, queue_id)
-    SELECT mailgres.canonical_address(q.recipient_email), '*', 'bounced', q.error_message, q.id
+    INSERT INTO public.email_suppressions AS s (recipient_email, tenant_id, reason, detail, queue_id, source)
+    SELECT DISTINCT ON (1) mailgres.canonical_address(q.recipient_email), '*', 'bounced', q.error_message, q.id, 'provider'
     FROM public.email_queue q
     WHERE q.id = ANY (v_ids) AND q.dead_reason = 'permanent'
-    ON CONFLICT DO NOTHING;
+    ORDER BY 1, q.id
+    ON CONFLICT (recipient_email, tenant_id) DO UPDATE
+        SET reason = excluded.reason, detail = excluded.detail, queue_id = excluded.queue_id,
+            source = excluded.source, expires_at = NULL, created_at = excluded.created_at
+        WHERE s.expires_at IS NOT NULL;
 END
 $$;
 

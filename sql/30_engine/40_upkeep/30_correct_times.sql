@@ -70,8 +70,8 @@ BEGIN
         v_count := v_count + 1;
     END LOOP;
     UPDATE mailgres.notification_state n
-    SET notified_at = least(n.notified_at, mailgres.now()), alerts_at = least(n.alerts_at, mailgres.now())
-    WHERE greatest(n.notified_at, n.alerts_at) > v_after;
+    SET dead_letters_at = least(n.dead_letters_at, mailgres.now()), alerts_at = least(n.alerts_at, mailgres.now())
+    WHERE greatest(n.dead_letters_at, n.alerts_at) > v_after;
     UPDATE mailgres.alerts a SET seen_at = least(a.seen_at, mailgres.now()), notified_at = least(a.notified_at, mailgres.now())
     WHERE greatest(a.seen_at, a.notified_at) > v_after;
     UPDATE mailgres.notifications n SET taken_until = mailgres.now() WHERE n.taken_until > v_after + interval '1 minute';

@@ -1,8 +1,23 @@
 -- Reaps the emails of dead workers. A lost lease does not count as a retry, but an email that
 -- keeps killing workers dies as crashed. If a call had started, the provider decides: with keys,
 -- the call is repeated with the same key; without, the template says whether a person decides
--- (hold) or the email is sent again (resend). After a restart of the database nothing is reaped
--- for the length of a lease, so that live workers can report first.
+-- (hold) or the email is sent again (resend). After a restart, a crash or a failover of the server
+-- nothing is reaped for the length of a lease, so that live workers can report first.
+
+CREATE FUNCTION mailgres.note_server() RETURNS void
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_server constant uuid := mailgres.current_server();
+BEGIN
+    UPDATE mailgres.home h SET server = v_server, server_since = mailgres.now()
+    WHERE h.server IS DISTINCT FROM v_server
+       OR h.server_since > mailgres.now() + interval '1 minute';  -- the clock was set back
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.note_server() IS
+    'Stores since when the server runs without a restart, a crash or a failover, as far as reap() has seen it.';
 
 -- A batch is reaped as a whole or not at all: a worker whose call takes long may still report on
 -- the emails that it holds, and the others could never be repeated unchanged. The leases of a
@@ -10,7 +25,7 @@
 CREATE FUNCTION mailgres.is_lease_lost(q public.email_queue) RETURNS boolean
     LANGUAGE sql STABLE
 RETURN q.lease_until <= mailgres.now()
-    AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) <= mailgres.now();
+    AND (SELECT h.server_since FROM mailgres.home h) + (q.lease_until - q.leased_at) <= mailgres.now();
 
 COMMENT ON FUNCTION mailgres.is_lease_lost(public.email_queue) IS
     'Whether the lease of an email has expired, and its worker had time to report.';
@@ -80,7 +95,7 @@ DECLARE
     v_ids    uuid[];
     v_count  int;
 BEGIN
-    PERFORM mailgres.correct_times(p_limit);
+    PERFORM mailgres.note_server(), mailgres.correct_times(p_limit);
     v_ids := mailgres.take_lost(p_limit);
     WITH lost AS MATERIALIZED (
         SELECT q.id,

@@ -45,6 +45,8 @@ BEGIN
             archived_at = excluded.archived_at, expires_at = excluded.expires_at,
             email = excluded.email, log = d.log || excluded.log;
 
+    -- Where no notifier runs, nothing may grow without limit.
+    DELETE FROM mailgres.dead_letters_to_notify d WHERE d.at <= v_before;
     RETURN mailgres.delete_emails(v_ids);
 END
 $$;
@@ -53,7 +55,8 @@ COMMENT ON FUNCTION mailgres.archive_dead_letters(int) IS
     'Moves emails that have been dead for long to mailgres.dead_letters; returns how many.';
 
 -- Deletes emails with their attachments (ON DELETE CASCADE), their log and the messages that the
--- provider capture kept. The rollups still count them.
+-- provider capture kept. The rollups still count them. Events of archived emails stay as long as
+-- those are in the archive.
 CREATE FUNCTION mailgres.delete_emails(p_ids uuid[]) RETURNS int
     LANGUAGE plpgsql
 AS $$
@@ -63,6 +66,9 @@ BEGIN
     DELETE FROM mailgres.captured c WHERE c.queue_id = ANY (p_ids);
     DELETE FROM mailgres.dead_letters_to_log d WHERE d.queue_id = ANY (p_ids);
     DELETE FROM public.email_logs l WHERE l.queue_id = ANY (p_ids);
+    PERFORM mailgres.delete_events(ARRAY(
+        SELECT i.id FROM unnest(p_ids) i(id)
+        WHERE NOT EXISTS (SELECT FROM mailgres.dead_letters d WHERE d.queue_id = i.id)));
     DELETE FROM public.email_queue q WHERE q.id = ANY (p_ids);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
@@ -72,23 +78,37 @@ $$;
 COMMENT ON FUNCTION mailgres.delete_emails(uuid[]) IS
     'Deletes emails with everything that belongs to them; returns how many.';
 
+CREATE FUNCTION mailgres.delete_events(p_ids uuid[]) RETURNS void
+    LANGUAGE plpgsql
+AS $$
+BEGIN
+    DELETE FROM public.email_events e WHERE e.queue_id = ANY (p_ids);
+    DELETE FROM mailgres.deliveries d WHERE d.queue_id = ANY (p_ids);
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.delete_events(uuid[]) IS 'Deletes the events of emails and the state that they gave.';
+
 CREATE FUNCTION mailgres.purge_archive(p_limit int DEFAULT 500) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    v_count int;
+    v_ids uuid[];
 BEGIN
-    DELETE FROM mailgres.dead_letters d
-    WHERE d.queue_id = ANY (ARRAY(
+    v_ids := ARRAY(
         SELECT x.queue_id
         FROM mailgres.dead_letters x
         WHERE x.expires_at <= mailgres.now()
         ORDER BY x.expires_at
         LIMIT p_limit
-        FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS v_count = ROW_COUNT;
-    RETURN v_count;
+        FOR UPDATE SKIP LOCKED);
+    DELETE FROM mailgres.dead_letters d WHERE d.queue_id = ANY (v_ids);
+    -- an email that was put back into the queue keeps its events
+    PERFORM mailgres.delete_events(ARRAY(
+        SELECT i.id FROM unnest(v_ids) i(id)
+        WHERE NOT EXISTS (SELECT FROM public.email_queue q WHERE q.id = i.id)));
+    RETURN cardinality(v_ids);
 END
 $$;
 

@@ -73,3 +73,18 @@ COMMENT ON VIEW mailgres.counted_by_fault IS
     'Failed attempts by hour, provider, and class and code of the fault; sum them.';
 COMMENT ON VIEW mailgres.counted_tenants IS
     'Attempts made for each tenant, and the size of its last claim: sum processed, and batch of the newest claimed_at.';
+
+CREATE VIEW mailgres.counted_by_event WITH (security_invoker = true) AS
+SELECT r.hour, r.dimension, r.name, r.reported, r.delivered, r.bounced, r.hard_bounced, r.complained, r.opened,
+    r.clicked, r.unsubscribed, r.refused, r.seconds
+FROM mailgres.rollup_by_event r
+UNION ALL
+SELECT x.hour, x.dimension, x.name, d.reported, d.delivered, d.bounced, d.hard_bounced, d.complained, d.opened,
+    d.clicked, d.unsubscribed, d.refused, d.seconds
+FROM mailgres.event_deltas d
+CROSS JOIN LATERAL (VALUES
+    ('template', d.template_type, d.hour), ('tenant', d.tenant_id, d.hour),
+    ('domain', d.domain, date_trunc('day', d.hour, 'UTC'))) x(dimension, name, hour);
+
+COMMENT ON VIEW mailgres.counted_by_event IS
+    'How many emails have which events, by hour of creation and template or tenant, and by day and domain; sum them.';

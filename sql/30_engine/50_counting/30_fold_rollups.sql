@@ -107,6 +107,41 @@ $$;
 COMMENT ON FUNCTION mailgres.fold_attempts(int) IS
     'Adds deltas of events to the rollups; returns how many.';
 
+CREATE FUNCTION mailgres.fold_events(p_limit int) RETURNS int
+    LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_count int;
+BEGIN
+    WITH taken AS MATERIALIZED (
+        DELETE FROM mailgres.event_deltas d
+        WHERE d.ctid = ANY (ARRAY(SELECT x.ctid FROM mailgres.event_deltas x LIMIT p_limit))
+        RETURNING d.*
+    ), folded AS (
+        INSERT INTO mailgres.rollup_by_event AS r
+            (hour, dimension, name, reported, delivered, bounced, hard_bounced, complained, opened, clicked,
+             unsubscribed, refused, seconds)
+        SELECT x.hour, x.dimension, x.name, sum(t.reported), sum(t.delivered), sum(t.bounced), sum(t.hard_bounced),
+               sum(t.complained), sum(t.opened), sum(t.clicked), sum(t.unsubscribed), sum(t.refused), sum(t.seconds)
+        FROM taken t
+        CROSS JOIN LATERAL (VALUES
+            ('template', t.template_type, t.hour), ('tenant', t.tenant_id, t.hour),
+            ('domain', t.domain, date_trunc('day', t.hour, 'UTC'))) x(dimension, name, hour)
+        GROUP BY 1, 2, 3
+        ON CONFLICT (dimension, name, hour) DO UPDATE
+            SET reported = r.reported + excluded.reported, delivered = r.delivered + excluded.delivered,
+                bounced = r.bounced + excluded.bounced, hard_bounced = r.hard_bounced + excluded.hard_bounced,
+                complained = r.complained + excluded.complained, opened = r.opened + excluded.opened,
+                clicked = r.clicked + excluded.clicked, unsubscribed = r.unsubscribed + excluded.unsubscribed,
+                refused = r.refused + excluded.refused, seconds = r.seconds + excluded.seconds
+    )
+    SELECT count(*) INTO v_count FROM taken;
+    RETURN v_count;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.fold_events(int) IS 'Adds changes of the states of emails to the rollup; returns how many.';
+
 CREATE FUNCTION mailgres.fold_rollups(p_limit int DEFAULT 10000) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -115,7 +150,7 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('mailgres.fold_rollups')) THEN
         RETURN 0;
     END IF;
-    RETURN greatest(mailgres.fold_counts(p_limit), mailgres.fold_attempts(p_limit));
+    RETURN greatest(mailgres.fold_counts(p_limit), mailgres.fold_attempts(p_limit), mailgres.fold_events(p_limit));
 END
 $$;
 
@@ -141,7 +176,7 @@ BEGIN
     FOR v_table, v_only IN VALUES
         ('rollup_by_template', 'hour < $1'), ('rollup_by_tenant', 'hour < $1'),
         ('rollup_by_provider', 'hour < $1'), ('rollup_by_retries', 'hour < $1'),
-        ('rollup_by_attempt', 'hour < $1'), ('rollup_by_fault', 'hour < $1'),
+        ('rollup_by_attempt', 'hour < $1'), ('rollup_by_fault', 'hour < $1'), ('rollup_by_event', 'hour < $1'),
         ('rollup_by_minute', 'minute < $2'), ('tenant_activity', 'claimed_at < $1'),
         ('rollup_by_status', 'hour < $2 AND emails = 0'), ('rollup_dead', 'hour < $2 AND emails = 0')
     LOOP

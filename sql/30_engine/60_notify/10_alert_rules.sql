@@ -1,4 +1,4 @@
--- What operators set about alerts.
+-- Changing the alert rules.
 
 CREATE FUNCTION mailgres.set_alert_rule(
     p_name text, p_threshold double precision DEFAULT NULL, p_time_window interval DEFAULT NULL,
@@ -15,15 +15,15 @@ BEGIN
             format('Known rules: %s.', (SELECT string_agg(r.name, ', ' ORDER BY r.name) FROM mailgres.alert_rules r)));
     ELSIF NOT coalesce(p_threshold >= 0 AND p_threshold < 'infinity'
                        AND (v_rule.unit <> '%' OR p_threshold <= 100), true) THEN
-        PERFORM mailgres.refuse('MG091', format('%s is no threshold of %s', p_threshold, p_name),
+        PERFORM mailgres.refuse('MG091', format('%s is not a threshold of %s', p_threshold, p_name),
             format('Give a number of %s, 0 or more%s.', v_rule.unit, CASE v_rule.unit WHEN '%' THEN ', at most 100' ELSE '' END));
     ELSIF p_time_window IS NOT NULL AND v_rule.time_window IS NULL THEN
         PERFORM mailgres.refuse('MG091', format('%s has no window', p_name), 'Set its threshold instead.');
     ELSIF p_time_window <= '0' OR p_time_window > '7 days' THEN
-        PERFORM mailgres.refuse('MG091', 'a window is longer than nothing and at most 7 days',
+        PERFORM mailgres.refuse('MG091', 'the window must be more than 0 and at most 7 days',
             format('It is %s now.', v_rule.time_window));
     ELSIF p_severity NOT IN ('info', 'warning', 'critical') THEN
-        PERFORM mailgres.refuse('MG091', format('%L is no severity', left(p_severity, 100)),
+        PERFORM mailgres.refuse('MG091', format('%L is not a severity', left(p_severity, 100)),
             'Give info, warning or critical.');
     END IF;
     UPDATE mailgres.alert_rules r
@@ -36,4 +36,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.set_alert_rule(text, double precision, interval, text, boolean) IS
-    'Changes a rule; what is null stays. Returns it.';
+    'Changes an alert rule and returns it; null arguments change nothing.';

@@ -1,7 +1,6 @@
--- What the rules of alerts look at. Each of these functions gives figures for some rules
--- and whatever they fire for, and reads rollups, small tables and short stretches of
--- indexes: never the queue, however large it is. Nothing is written, so that they also
--- answer on a standby, and for an analyst when no worker lives.
+-- The figures that alert rules compare with their thresholds, by rule and subject. The functions read
+-- rollups, small tables and short ranges of indexes, never the whole queue. They write nothing, so they
+-- also work on a standby, and for an analyst when no worker runs.
 
 CREATE TYPE mailgres.alert_figure AS (
     rule     text,
@@ -23,9 +22,9 @@ RETURN CASE WHEN p_since IS NOT NULL THEN date_part('epoch', mailgres.now() - gr
 
 COMMENT ON FUNCTION mailgres.minutes(timestamptz) IS 'Minutes from then to now.';
 
--- Since when the oldest email of each tenant is due: as counted lately, if all were counted.
--- Else those that are ready, by a step of the index for each tenant and priority, whatever they
--- have, and no more than 5,000 of them: slow only while an old transaction keeps vacuum from it.
+-- The depth snapshot has the answer, if it is recent and complete. Otherwise only ready emails are
+-- read, with one index step for each tenant and priority, at most 5,000. That is slow only while an
+-- old transaction holds vacuum back.
 CREATE FUNCTION mailgres.oldest_waiting() RETURNS TABLE (route text, tenant_id text, oldest timestamptz)
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
@@ -76,17 +75,16 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.waiting_tenants() IS
-    'Tenants with emails that are due, since when the oldest of each is, and whether it could be taken.';
+    'Tenants with due emails: since when the oldest is due, and whether it can be claimed.';
 
--- What is counted one by one is counted no further than any rule asks, or 10,000.
+-- Emails are counted up to the highest threshold, or up to 10,000.
 CREATE FUNCTION mailgres.most_counted() RETURNS int
     LANGUAGE sql STABLE
 RETURN (SELECT least(greatest(max(r.threshold), 10000), 1000000)::int + 1 FROM mailgres.alert_rules r);
 
-COMMENT ON FUNCTION mailgres.most_counted() IS 'How far emails are counted for alerts.';
+COMMENT ON FUNCTION mailgres.most_counted() IS 'The number up to which emails are counted for alerts.';
 
--- The last that was seen of anybody who takes emails; of processors without a heartbeat
--- only whether they took any within so many minutes.
+-- Workers have a heartbeat. Processors have none: they count if they claimed emails in these minutes.
 CREATE FUNCTION mailgres.last_seen(p_minutes double precision) RETURNS timestamptz
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
@@ -107,7 +105,7 @@ $$;
 COMMENT ON FUNCTION mailgres.last_seen(double precision) IS
     'When a worker or processor was last seen.';
 
--- Who waits though others are served. A tenant with a rate limit of its own waits for that.
+-- A tenant with a rate limit of its own is left out: it waits for that.
 CREATE FUNCTION mailgres.figures_of_starving(p_waiting mailgres.waiting_tenant[]) RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = on
 AS $$
@@ -130,7 +128,7 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_starving(mailgres.waiting_tenant[]) IS
-    'Figures for alerts about tenants that wait though others are served.';
+    'Figures for alerts about tenants that wait while others are served.';
 
 CREATE FUNCTION mailgres.figures_of_waiting() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
@@ -141,7 +139,7 @@ DECLARE
     v_limit    double precision := (SELECT r.threshold FROM mailgres.alert_rules r WHERE r.name = 'no_processor');
     v_waiting  mailgres.waiting_tenant[] := mailgres.waiting_tenants();
     v_oldest   timestamptz;  -- of all that are due
-    v_usable     timestamptz;  -- of those that somebody could take
+    v_usable     timestamptz;  -- of emails that a worker could claim
     v_promote  timestamptz;  -- of those that nobody has made ready yet
     v_seen     timestamptz;
 BEGIN
@@ -196,7 +194,7 @@ $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_emails() IS 'Figures for alerts about emails that are parked or stuck.';
 
--- Of tries by the minute in which they ended, of templates by the hour of enqueuing.
+-- Attempts by the minute in which they ended, templates by the hour in which emails were enqueued.
 CREATE FUNCTION mailgres.figures_of_outcomes() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE
 AS $$
@@ -216,7 +214,7 @@ BEGIN
                             / nullif(sum(m.emails), 0), sum(m.emails)::bigint, NULL::timestamptz
     FROM mailgres.alert_rules r
     JOIN minutes m ON m.minute > mailgres.now() - r.time_window
-        -- a try that will be repeated failed, but the email is not dead
+        -- an attempt that is retried has failed, but the email is not dead
         AND (m.outcome <> 'retry' OR r.name = 'failure_rate')
     WHERE r.name IN ('failure_rate', 'dead_letter_rate')
     GROUP BY 1;
@@ -238,6 +236,15 @@ BEGIN
     UNION ALL
     SELECT r.name, '', (SELECT coalesce(sum(d.emails), 0) FROM dead d), NULL, NULL
     FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
+
+    RETURN QUERY SELECT r.name, e.name,
+        100.0::double precision * CASE r.name WHEN 'bounce_rate' THEN sum(e.hard_bounced) ELSE sum(e.complained) END
+            / nullif(CASE r.name WHEN 'bounce_rate' THEN sum(e.reported) ELSE sum(e.delivered) END, 0),
+        CASE r.name WHEN 'bounce_rate' THEN sum(e.reported) ELSE sum(e.delivered) END::bigint, NULL::timestamptz
+    FROM mailgres.alert_rules r
+    JOIN mailgres.counted_by_event e ON e.dimension = 'tenant' AND e.hour > mailgres.now() - r.time_window
+    WHERE r.name IN ('bounce_rate', 'complaint_rate')
+    GROUP BY r.name, e.name;
 END
 $$;
 
@@ -261,17 +268,22 @@ BEGIN
     WHERE s.enabled AND r.name IN ('quota_80', 'quota_90');
 
     RETURN QUERY SELECT 'webhook_off', '', n.webhook_failures::double precision, NULL::bigint, n.webhook_off_since
-    FROM mailgres.notification_state n WHERE n.audience = 'operators' AND n.webhook_off_since IS NOT NULL;
+    FROM mailgres.notification_state n WHERE n.webhook_off_since IS NOT NULL;
 
     RETURN QUERY SELECT 'janitor_failing', j.janitor, j.failures::double precision, NULL::bigint, j.since
     FROM mailgres.failing_janitors() j;
+
+    IF mailgres.is_quarantined() THEN
+        RETURN QUERY SELECT 'quarantined', '', mailgres.minutes(min(o.oldest)), NULL::bigint, h.quarantined_since
+        FROM mailgres.oldest_waiting() o, mailgres.home h GROUP BY h.quarantined_since;
+    END IF;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook and janitors.';
+COMMENT ON FUNCTION mailgres.figures_of_providers() IS 'Figures for alerts about providers, the webhook, janitors and the quarantine.';
 
--- By the real time, as PostgreSQL tells it. Of sessions of other users it tells only who
--- has pg_read_all_stats, or owns the database as a superuser.
+-- With the real clock. PostgreSQL shows the sessions of other users only to a superuser and to
+-- members of pg_read_all_stats.
 CREATE FUNCTION mailgres.figures_of_database() RETURNS SETOF mailgres.alert_figure
     LANGUAGE plpgsql STABLE
 AS $$
@@ -301,4 +313,4 @@ END
 $$;
 
 COMMENT ON FUNCTION mailgres.figures_of_database() IS
-    'Figures for alerts about the size of the database and what keeps vacuum from its work.';
+    'Figures for alerts about the size of the database and what holds vacuum back.';

@@ -1,7 +1,7 @@
--- Which alerts fire, and telling of them: each once when it fires, once when it is over.
--- It is over when it was not so for five minutes, and is told of again after 15 at the
--- earliest, so what comes and goes makes no storm. All that is to be told at a time is
--- one message; the next comes after five minutes, unless something critical fires.
+-- Which alerts fire, and the notifications about them: one when an alert fires, one when it resolves.
+-- An alert resolves when its rule was false for five minutes, and people are notified of it again after
+-- 15 minutes at the earliest, so an alert that comes and goes causes no flood. One message has all
+-- new alerts; the next one is sent after five minutes, or at once if a critical alert fires.
 
 CREATE FUNCTION mailgres.rounded(p_figure double precision) RETURNS numeric
     LANGUAGE sql IMMUTABLE
@@ -38,7 +38,6 @@ $$;
 COMMENT ON FUNCTION mailgres.alerts_now() IS
     'The alerts that fire at this moment, the most severe first.';
 
--- Keeps what fires and what is over.
 CREATE FUNCTION mailgres.update_alerts() RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -52,16 +51,16 @@ BEGIN
             since = CASE WHEN a.resolved_at IS NULL THEN a.since ELSE excluded.since END;
     UPDATE mailgres.alerts a SET resolved_at = mailgres.now()
     WHERE a.resolved_at IS NULL AND a.seen_at <= mailgres.now() - c_settles;
-    -- Of a rule that was switched off nobody wants to hear.
+    -- There is no notification about a rule that was disabled.
     DELETE FROM mailgres.alerts a
     WHERE a.notified <> 'firing' AND a.resolved_at <= mailgres.now() - interval '7 days'
        OR NOT (SELECT r.enabled FROM mailgres.alert_rules r WHERE r.name = a.rule);
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.update_alerts() IS 'Keeps which alerts fire now and which are over.';
+COMMENT ON FUNCTION mailgres.update_alerts() IS 'Updates mailgres.alerts: which alerts fire and which have resolved.';
 
--- What has to be told. Of an alert that was over before anybody was told, nobody is.
+-- An alert that resolved before people were notified of it is left out.
 CREATE FUNCTION mailgres.unnotified_alerts() RETURNS jsonb
     LANGUAGE plpgsql STABLE
 AS $$
@@ -84,9 +83,9 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.unnotified_alerts() IS 'Alerts that people have to be to_log of: they fire, or are over.';
+COMMENT ON FUNCTION mailgres.unnotified_alerts() IS 'Alerts that people have to be notified of: they fire, or have resolved.';
 
--- One message for one audience, with no more than 20 that fire and 20 that are over.
+-- At most 20 alerts that fire and 20 that resolved.
 CREATE FUNCTION mailgres.alert_notification(p_audience text, p_alerts jsonb) RETURNS jsonb
     LANGUAGE plpgsql STABLE
 AS $$
@@ -114,53 +113,52 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.alert_notification(text, jsonb) IS 'What an audience is to_log of alerts.';
+COMMENT ON FUNCTION mailgres.alert_notification(text, jsonb) IS 'The notification about alerts for one audience.';
 
--- An email about emails of this kind that fail would fail, too.
+-- An email about failing alert emails would fail, too.
 CREATE FUNCTION mailgres.is_worth_email(p_alerts jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE
 RETURN EXISTS (
     SELECT FROM jsonb_array_elements(p_alerts) e
     WHERE NOT (e ->> 'about' = 'template' AND e ->> 'subject' = 'mailgres_alert'));
 
-COMMENT ON FUNCTION mailgres.is_worth_email(jsonb) IS 'Whether alerts are about anything but the emails that tell of them.';
+COMMENT ON FUNCTION mailgres.is_worth_email(jsonb) IS 'Whether any of the alerts is about something else than alert emails.';
 
-CREATE FUNCTION mailgres.check_alerts(p_email text DEFAULT NULL, OUT handled int, OUT to_log jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION mailgres.notify_alerts(p_state mailgres.notification_state, p_email text) RETURNS jsonb
+    LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_state  mailgres.notification_state := mailgres.lock_notification_state();
-    v_unnotified   jsonb;
-    v          record;
+    v_alerts  jsonb;
+    v_to_log  jsonb;
+    v         record;
 BEGIN
-    handled := 0;
-    to_log := '[]';
     PERFORM mailgres.update_alerts();
-    v_unnotified := mailgres.unnotified_alerts();
-    IF v_unnotified = '[]' OR v_state.alerts_at > mailgres.now() - interval '5 minutes'
-       AND NOT v_unnotified @> '[{"state": "firing", "severity": "critical"}]' THEN
-        RETURN;
+    v_alerts := mailgres.unnotified_alerts();
+    IF v_alerts = '[]' OR p_state.alerts_at > mailgres.now() - interval '5 minutes'
+       AND NOT v_alerts @> '[{"state": "firing", "severity": "critical"}]' THEN
+        RETURN '[]';
     END IF;
 
-    to_log := to_log || mailgres.notify(
-        mailgres.alert_notification('operators', v_unnotified), CASE WHEN mailgres.is_worth_email(v_unnotified) THEN p_email END);
+    v_to_log := mailgres.add_notification(
+        mailgres.alert_notification('operators', v_alerts), CASE WHEN mailgres.is_worth_email(v_alerts) THEN p_email END);
     FOR v IN
         SELECT DISTINCT t.tenant_id, t.contact_email
-        FROM jsonb_array_elements(v_unnotified) e
+        FROM jsonb_array_elements(v_alerts) e
         JOIN mailgres.tenants t ON t.tenant_id = e ->> 'subject'
         WHERE e ->> 'about' = 'tenant' AND mailgres.is_address(t.contact_email)
         ORDER BY t.tenant_id
     LOOP
-        to_log := to_log || mailgres.notify(mailgres.alert_notification('tenant:' || v.tenant_id, v_unnotified), v.contact_email);
+        v_to_log := v_to_log
+            || mailgres.add_notification(mailgres.alert_notification('tenant:' || v.tenant_id, v_alerts), v.contact_email);
     END LOOP;
 
     UPDATE mailgres.alerts a SET notified = e ->> 'state', notified_at = mailgres.now()
-    FROM jsonb_array_elements(v_unnotified) e
+    FROM jsonb_array_elements(v_alerts) e
     WHERE a.rule = e ->> 'rule' AND a.subject = e ->> 'subject';
-    GET DIAGNOSTICS handled = ROW_COUNT;
-    UPDATE mailgres.notification_state n SET alerts_at = mailgres.now() WHERE n.audience = 'operators';
+    UPDATE mailgres.notification_state n SET alerts_at = mailgres.now();
+    RETURN v_to_log;
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.check_alerts(text) IS
-    'Finds which alerts fire and which are over, and tells people what they do not know; returns how many, and what to log.';
+COMMENT ON FUNCTION mailgres.notify_alerts(mailgres.notification_state, text) IS
+    'Finds which alerts fire and which have resolved, and adds the notifications; returns what to log.';

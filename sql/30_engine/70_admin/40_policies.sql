@@ -26,7 +26,7 @@ BEGIN
     SELECT * INTO v_policy FROM mailgres.retry_policies p WHERE p.name = p_name FOR UPDATE;
     IF NOT FOUND AND NOT (p_settings ? 'max_retries' AND (p_settings ? 'steps' OR p_settings ? 'base')) THEN
         PERFORM mailgres.refuse('MG010', format('there is no retry policy %L', p_name),
-            format('To make it, give its retries and its waits. Known policies: %s.',
+            format('To create it, give its retries and its waits. Known policies: %s.',
                    (SELECT string_agg(p.name, ', ' ORDER BY p.name) FROM mailgres.retry_policies p)));
     END IF;
     v_policy.factor := coalesce(v_policy.factor, 2);
@@ -48,7 +48,7 @@ BEGIN
 EXCEPTION
     WHEN check_violation OR not_null_violation OR data_exception THEN
         PERFORM mailgres.refuse('MG074', format('the retry policy %L is not valid', p_name),
-            'It takes a name of lower-case letters, 0 to 100 retries, and waits above zero: a list of them, or a first one with a factor from 1 to 10; jitter is a fraction from 0 to 1.');
+            'Give a name of lower-case letters, 0 to 100 retries, and waits above zero: a list of steps, or a first wait with a factor from 1 to 10; jitter is a fraction from 0 to 1.');
 END
 $$;
 
@@ -86,7 +86,7 @@ BEGIN
         PERFORM mailgres.require_policy(p_settings ->> 'retry_policy');
     END IF;
     IF (p_settings ->> 'expires_after')::interval <= '0' THEN
-        PERFORM mailgres.refuse('MG074', 'emails expire after a time above zero', 'Give none to keep them for ever.');
+        PERFORM mailgres.refuse('MG074', 'emails expire after a time above zero', 'Give none if emails never expire.');
     END IF;
     UPDATE mailgres.settings s
     SET initial = false,

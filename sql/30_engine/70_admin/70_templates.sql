@@ -181,6 +181,36 @@ $$;
 COMMENT ON FUNCTION mailgres.push_template(text, jsonb, jsonb, text) IS
     'Makes this the active content of a template and returns its version: a new one only if it differs. Settings that are given replace those of the template.';
 
+-- Versions never change, so going back only moves the pointer. Emails that were attempted before keep
+-- the version of their first attempt.
+CREATE FUNCTION mailgres.activate_version(p_template_type text, p_version int, p_required_variables text[])
+    RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_before int;
+BEGIN
+    SELECT t.active_version INTO v_before FROM public.email_templates t
+    WHERE t.template_type = p_template_type FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM mailgres.refuse('MG001', format('there is no template %L', p_template_type),
+            'Look for its name in email_templates.');
+    ELSIF NOT EXISTS (SELECT FROM mailgres.template_versions v
+                      WHERE v.template_type = p_template_type AND v.version = p_version) THEN
+        PERFORM mailgres.refuse('MG060', format('template %L has no version %s', p_template_type, p_version),
+            'Look for its versions in mailgres.template_versions.');
+    END IF;
+    UPDATE public.email_templates t
+    SET active_version = p_version, required_variables = coalesce(p_required_variables, t.required_variables),
+        updated_at = mailgres.now()
+    WHERE t.template_type = p_template_type AND t.active_version <> p_version;
+    RETURN v_before;
+END
+$$;
+
+COMMENT ON FUNCTION mailgres.activate_version(text, int, text[]) IS
+    'Makes a version of a template the active one, with the variables that it needs, and returns the version that was active.';
+
 CREATE FUNCTION mailgres.retire_template(p_template_type text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

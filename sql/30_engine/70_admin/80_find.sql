@@ -5,6 +5,7 @@
 --   error_code     "none" finds emails without a code
 --   recipient      a list of addresses, in any case; "@example.com" is a whole domain
 --   since, until   when the email was enqueued: from since on, before until
+--   died_since, died_until   when it died
 --
 -- There is no index for this alone, because every email would pay for it. Ids are ordered by time,
 -- so a period is a range of the primary key. Emails that are dead or being sent are found by
@@ -21,7 +22,9 @@ CREATE TYPE mailgres.filter AS (
     provider     text[],
     dead_reason  text[],
     since        timestamptz,
-    until        timestamptz
+    until        timestamptz,
+    died_since   timestamptz,
+    died_until   timestamptz
 );
 
 CREATE FUNCTION mailgres.read_filter(p_filter jsonb) RETURNS mailgres.filter
@@ -33,10 +36,11 @@ DECLARE
     v_unknown  text;
 BEGIN
     SELECT k INTO v_unknown FROM jsonb_object_keys(p_filter) k
-    WHERE k <> ALL ('{status,template,tenant,recipient,error_code,provider,dead_reason,since,until}');
+    WHERE k <> ALL ('{status,template,tenant,recipient,error_code,provider,dead_reason,since,until,
+                    died_since,died_until}');
     IF FOUND THEN
-        PERFORM mailgres.refuse('MG080', format('the filter has no %s', v_unknown),
-            'Filter by status, template, tenant, recipient, error_code, provider, dead_reason, since or until.');
+        PERFORM mailgres.refuse('MG080', format('the filter has no key %s', v_unknown),
+            'Filter by status, template, tenant, recipient, error_code, provider, dead_reason, since, until, died_since or died_until.');
     END IF;
     v_filter := jsonb_populate_record(NULL::mailgres.filter, p_filter);
     IF v_filter.recipient IS NOT NULL THEN
@@ -51,18 +55,18 @@ BEGIN
     IF NOT v_filter.status <@ c_statuses THEN
         PERFORM mailgres.refuse('MG080', 'there is no such status',
             'Give pending, sending, sent, failed or cancelled.');
-    ELSIF v_filter.since >= v_filter.until THEN
-        PERFORM mailgres.refuse('MG080', 'the window of time ends before it begins',
-            'Let since be earlier than until.');
+    ELSIF v_filter.since >= v_filter.until OR v_filter.died_since >= v_filter.died_until THEN
+        PERFORM mailgres.refuse('MG080', 'the time window ends before it begins',
+            'Give a since that is earlier than until.');
     END IF;
     RETURN v_filter;
 EXCEPTION WHEN data_exception THEN
-    PERFORM mailgres.refuse('MG080', 'a value of the filter is not of its kind',
+    PERFORM mailgres.refuse('MG080', 'a value of the filter has the wrong type',
         'Times are ISO 8601, all others are lists of texts.');
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.read_filter(jsonb) IS 'A filter as it is given, checked.';
+COMMENT ON FUNCTION mailgres.read_filter(jsonb) IS 'Checks a filter and returns it as a record.';
 
 -- The range of ids that a period can have. An id is never older than created_at, which is the time
 -- of the transaction; it is younger by at most the length of the transaction, for which a day is
@@ -99,8 +103,8 @@ COMMENT ON FUNCTION mailgres.id_range_of(timestamptz, timestamptz) IS
     'The range of ids of the emails of a period; imported older emails count from the time of the import.';
 
 -- One SELECT, so that it is inlined where it is used. The conditions on due_at and ready follow
--- from the status: they make the partial indexes usable. A dead email died after it was enqueued,
--- and a lease ends after that, too.
+-- from the status: they make the partial indexes usable. An email dies after it was enqueued, and
+-- its lease expires after that, too.
 CREATE FUNCTION mailgres.matching_emails(p_filter mailgres.filter, p_first_id uuid, p_last_id uuid)
     RETURNS SETOF public.email_queue
     LANGUAGE sql STABLE
@@ -109,7 +113,7 @@ AS $$
     FROM public.email_queue q
     WHERE (p_filter.status IS NULL OR q.status = ANY (p_filter.status))
       AND (p_filter.status <@ '{failed,sending}' IS NOT TRUE
-           OR q.due_at >= coalesce(p_filter.since, '-infinity'))
+           OR q.due_at >= coalesce(greatest(p_filter.since, p_filter.died_since), '-infinity'))
       AND ((p_filter.status <@ '{failed,sending,pending}' AND 'pending' = ANY (p_filter.status)) IS NOT TRUE
            OR q.ready OR q.due_at IS NOT NULL)
       AND (p_filter.template IS NULL OR q.template_type = ANY (p_filter.template))
@@ -128,6 +132,8 @@ AS $$
               AND split_part(mailgres.canonical_address(q.recipient_email), '@', 2) = ANY (p_filter.domain))
       AND (p_filter.since IS NULL OR q.created_at >= p_filter.since)
       AND (p_filter.until IS NULL OR q.created_at < p_filter.until)
+      AND (p_filter.died_since IS NULL OR q.dead_at >= p_filter.died_since)
+      AND (p_filter.died_until IS NULL OR q.dead_at < p_filter.died_until)
       AND q.id BETWEEN p_first_id AND p_last_id
 $$;
 

@@ -1,4 +1,4 @@
-"""The command line: thin, every command calls what the library offers."""
+"""The command line: each command is a thin layer over the library."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ COMMANDS = (
     "process",
     "producers",
     "providers",
+    "quarantine",
+    "recover",
     "reschedule",
     "retry",
     "routes",
@@ -43,20 +45,21 @@ COMMANDS = (
     "suppressions",
     "templates",
     "tenants",
+    "webhooks",
     "worker",
 )
 """Every command; its module in `commands/` has its name."""
 
 
 class Commands(FriendlyGroup):
-    """The commands, each loaded when it is called: what it needs is not what the others need."""
+    """The commands, each imported only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Every command."""
+        """Return the names of all commands."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """One command."""
+        """Import and return a command."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"mailgres.cli.commands.{cmd_name}")
@@ -66,7 +69,7 @@ class Commands(FriendlyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a word that is none, say which one was most likely meant."""
+        """Find the command, or suggest the nearest name."""
         word = args[0]
         if word not in COMMANDS and (meant := suggestion(word, COMMANDS)):
             ctx.fail(f"No such command {word!r}. Did you mean {meant!r}?")
@@ -86,12 +89,12 @@ def _print_version(context: click.Context, _parameter: click.Parameter, asked: b
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version, and the revision of the schema that it brings.",
+    help="Show the version and the revision of its schema.",
 )
 @click.pass_context
 def main(context: click.Context) -> None:
     """An email queue that lives in your PostgreSQL."""
-    # That a connection cannot be rolled back once Ctrl-C has interrupted it is nobody's concern.
+    # psycopg warns if a connection cannot be rolled back after Ctrl-C; that is of no use here.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     logging.getLogger("psycopg.pool").setLevel(logging.WARNING)
     if os.environ.get("NO_COLOR"):

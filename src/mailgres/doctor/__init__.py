@@ -1,6 +1,6 @@
-"""Examines a set-up: every check a small function that says what it found and what mends it.
+"""Checks an installation: each check is a small function that returns problems and their fixes.
 
-It works half-blind: without a database it looks at the rest, and what it may not see it names.
+Without a database the other checks still run; a check that lacks rights says so.
 """
 
 from __future__ import annotations

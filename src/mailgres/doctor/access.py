@@ -1,4 +1,4 @@
-"""How workers and this shell connect: as which role, and how protected on the way."""
+"""Check how workers and this shell connect: with which role, and with or without TLS."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LOGIN = "mailgres_worker_login"
 """The login role of workers that deploy/roles.sql creates."""
 EXPOSED = {
     "unencrypted": "across a network without TLS",
-    "unverified": "across a network by TLS that does not verify the server's certificate",
+    "unverified": "across a network with TLS that does not verify the server's certificate",
 }
 VERIFY = "add sslmode=verify-full, and sslrootcert with the file of its CA, to"
 
 
 def tls(context: DoctorContext) -> Iterator[Finding]:
-    """Our own connection stays on the machine, or verifies the server."""
+    """Check that this connection is local or verifies the server."""
     if context.connection is None:
         return
     if how := EXPOSED.get(protection(of_connection(context.connection))):
@@ -32,9 +32,9 @@ def tls(context: DoctorContext) -> Iterator[Finding]:
 
 
 def worker_roles(context: DoctorContext) -> Iterator[Finding]:
-    """No worker connects as a superuser or as the owner of the schema."""
+    """Check that no worker connects as a superuser or as the owner of the schema."""
     if context.one("cluster")["name"] == embedded.OWN_SERVER:
-        return  # `mailgres dev` has a server of its own, in which there is only a superuser
+        return  # the server of `mailgres dev` has no role but the superuser
     for row in context.ask("privileged_workers"):
         yield _privileged(context, f"{_workers(row)} as", row)
     if context.as_worker:
@@ -43,7 +43,7 @@ def worker_roles(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _privileged(context: DoctorContext, who: str, row: Mapping[str, Any]) -> Finding:
-    what = "a superuser" if row["superuser"] else "who may act as the owner of the schema"
+    what = "a superuser" if row["superuser"] else "which may act as the owner of the schema"
     create = context.grant(
         f"CREATE ROLE {LOGIN} LOGIN IN ROLE mailgres_worker", f"\\password {LOGIN}"
     )
@@ -56,7 +56,7 @@ def _privileged(context: DoctorContext, who: str, row: Mapping[str, Any]) -> Fin
 
 
 def worker_tls(context: DoctorContext) -> Iterator[Finding]:
-    """The connections of workers stay on their machine, or verify the server."""
+    """Check that the connections of workers are local or verify the server."""
     for row in context.ask("exposed_workers", exposed=list(EXPOSED)):
         how = EXPOSED[row["connection"]]
         fix = f"{VERIFY} the workers' DATABASE_URL"
@@ -64,7 +64,7 @@ def worker_tls(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _workers(row: Mapping[str, Any]) -> str:
-    """Which workers connect, the first by name."""
+    """Return which workers connect, with the name of the first."""
     if row["workers"] == 1:
         return f"the worker {row['worker']} connects"
     return f"the worker {row['worker']} and {row['workers'] - 1} more connect"

@@ -1,4 +1,4 @@
-"""Domains that emails come from: hints from what their DNS says. Receivers look there."""
+"""Check the DNS records of the sender domains, which receivers check, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "dns"
 
 
 def from_domain(context: DoctorContext) -> Iterator[Finding]:
-    """SPF, DMARC and, where its name is known, DKIM of the domains that emails come from."""
+    """Check SPF, DMARC and, if the name of the key is known, DKIM of the sender domains."""
     for domain, kinds in _senders(context):
         # A worker of a later version may have registered a kind that is not known here.
         if known := [PROVIDERS[kind] for kind in sorted(kinds) if kind in PROVIDERS]:
@@ -27,7 +27,10 @@ def from_domain(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _senders(context: DoctorContext) -> Iterator[tuple[str, set[str]]]:
-    """Domains and the kinds of providers that send for them: a worker's own, or what they say."""
+    """Yield sender domains and the kinds of providers that send for them.
+
+    They come from the settings of a worker, or from what the live workers report.
+    """
     if context.as_worker:
         domain = domain_of(context.settings.from_email)
         if domain is not None:
@@ -47,11 +50,11 @@ def _examine(domain: str, kinds: list[ProviderKind], context: DoctorContext) -> 
             if kind.dkim:
                 yield from _dkim(domain, kind, asked)
     except NoAnswer:
-        yield Finding(NAME, "info", f"not checked: no name server said anything about {domain}")
+        yield Finding(NAME, "info", f"not checked: no name server answered for {domain}")
 
 
 def domain_of(sender: str | None) -> str | None:
-    """The domain of an address, with or without a name before it."""
+    """Return the domain of an address, with or without a display name."""
     match = re.search(r"@([^\s<>@]+?)>?\s*$", sender or "")
     return match[1].lower() if match else None
 
@@ -66,14 +69,14 @@ def _spf(
             yield Finding(
                 NAME,
                 "error",
-                f"{name} has {len(records)} SPF records, so receivers heed none",
-                f"leave one TXT record of {name} that begins with v=spf1",
+                f"{name} has {len(records)} SPF records, so receivers ignore all of them",
+                f"keep only one TXT record of {name} that starts with v=spf1",
             )
         if any(re.search(r"(?<![-~?])\+?\ball\b", record) for record in records):
             yield Finding(
                 NAME,
                 "error",
-                f"the SPF record of {name} lets everybody send in its name",
+                f"the SPF record of {name} allows everybody to send for it",
                 f"end the TXT record of {name} with ~all instead",
             )
     if not any(found.values()):
@@ -81,21 +84,21 @@ def _spf(
         yield Finding(
             NAME,
             "warning",
-            f"{domain} has no SPF record: receivers may take its emails for spam",
+            f"{domain} has no SPF record: receivers may treat its emails as spam",
             f'add: {names[0]}. TXT "v=spf1 {means} ~all"',
         )
 
 
 def _dmarc(domain: str, asked: tuple[str, ...] | None) -> Iterator[Finding]:
     labels = domain.split(".")
-    # the policy of the organisation's domain holds for what is below it
+    # the policy of the organisation's domain applies to its subdomains
     above = [".".join(labels[n:]) for n in range(len(labels) - 1)]
     if any(_starting(txt(f"_dmarc.{name}", asked), "v=dmarc1") for name in above):
         return
     yield Finding(
         NAME,
         "warning",
-        f"{domain} has no DMARC record: large receivers refuse bulk without one",
+        f"{domain} has no DMARC record: large receivers reject bulk email without one",
         f'add: _dmarc.{domain}. TXT "v=DMARC1; p=none"',
     )
 
@@ -115,4 +118,4 @@ def _starting(records: list[str], word: str) -> list[str]:
     return [record for record in records if record.lower().startswith(word)]
 
 
-CHECKS = (Check(NAME, from_domain, "nothing to remark", needs="network"),)
+CHECKS = (Check(NAME, from_domain, "no problem found", needs="network"),)

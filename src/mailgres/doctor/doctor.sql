@@ -1,5 +1,5 @@
--- What `mailgres doctor` asks. Everything is read, nothing is changed, and the rows that are looked at
--- are bounded, so that a long queue costs no more than a short one.
+-- The queries of `mailgres doctor`. They change nothing, and the number of rows that they read is
+-- bounded, so that a long queue costs no more than a short one.
 
 -- limits --
 SELECT pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '2s', true),
@@ -20,7 +20,7 @@ SELECT current_setting('server_version_num')::int AS number,
        current_setting('default_transaction_read_only')::boolean AS read_only
 
 -- read_only_settings --
--- Where the default was made, of what counts for who logs in; and whether he may take it back.
+-- Where the default was set (database, role or both), and whether the user may reset it.
 SELECT CASE WHEN s.setrole = 0 AND s.setdatabase = 0 THEN 'ALTER ROLE ALL'
             WHEN s.setrole = 0 THEN format('ALTER DATABASE %%I', d.datname)
             ELSE format('ALTER ROLE %%I', r.rolname)
@@ -52,7 +52,7 @@ WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = w.role)
 ORDER BY w.role
 
 -- lacking --
--- What a role may call, or without that role what claims, and the user may not.
+-- Functions that a role may call and the user may not; without that role, the functions of a claim.
 SELECT n.nspname || '.' || p.proname AS function
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -64,30 +64,21 @@ WHERE n.nspname = 'mailgres'
 ORDER BY p.proname <> 'claim', p.proname
 
 -- objects --
--- Every object of ours and what is added to it, with its definition. With this search_path all
--- names are written out. What has another shape cannot be replaced, only dropped and made anew.
+-- Our tables and domains and what belongs to them, with definitions. With this search_path all names
+-- are qualified.
 WITH ours AS (
-    SELECT c.oid, c.relkind, c.relpersistence, c.reloptions, n.nspname || '.' || c.relname AS name
+    SELECT c.oid, c.relkind, n.nspname || '.' || c.relname AS name
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'v', 'p', 'm')
+    WHERE c.relkind IN ('r', 'p')
       AND (n.nspname = 'mailgres' AND c.relname <> 'schema_version'
            OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
 )
-SELECT CASE WHEN o.relkind IN ('v', 'm') THEN 'view ' ELSE 'table ' END || o.name AS object,
-       CASE WHEN o.relkind IN ('v', 'm')
-            THEN coalesce(o.reloptions::text, '') || pg_get_viewdef(o.oid)
-            ELSE o.relkind::text END AS definition,
-       'query' AS style,
-       CASE WHEN o.relkind IN ('v', 'm') THEN
-           (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-            FROM pg_attribute a WHERE a.attrelid = o.oid AND a.attnum > 0) END AS shape
-FROM ours o
+SELECT 'table ' || o.name AS object, o.relkind::text AS definition FROM ours o
 UNION ALL
 SELECT 'column ' || o.name || '.' || a.attname,
        concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
                  CASE WHEN a.attcollation <> t.typcollation THEN a.attcollation::regcollation::text END,
-                 pg_get_expr(d.adbin, d.adrelid)),
-       'expression', NULL
+                 pg_get_expr(d.adbin, d.adrelid))
 FROM ours o
 JOIN pg_attribute a ON a.attrelid = o.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_type t ON t.oid = a.atttypid
@@ -95,74 +86,48 @@ LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE o.relkind = 'r'
 UNION ALL
 SELECT 'constraint ' || coalesce(o.name, n.nspname || '.' || t.typname) || '.' || c.conname,
-       pg_get_constraintdef(c.oid), 'expression', NULL
+       pg_get_constraintdef(c.oid)
 FROM pg_constraint c
 LEFT JOIN ours o ON o.oid = c.conrelid
 LEFT JOIN pg_type t ON t.oid = c.contypid
 LEFT JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE c.contype IN ('c', 'f', 'p', 'u', 'x') AND (o.oid IS NOT NULL OR n.nspname = 'mailgres')
 UNION ALL
-SELECT 'index ' || n.nspname || '.' || c.relname, pg_get_indexdef(i.indexrelid), 'expression', NULL
+SELECT 'index ' || n.nspname || '.' || c.relname, pg_get_indexdef(i.indexrelid)
 FROM pg_index i
 JOIN ours o ON o.oid = i.indrelid
 JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE NOT EXISTS (SELECT FROM pg_constraint x WHERE x.conindid = i.indexrelid AND x.conrelid = i.indrelid)
 UNION ALL
-SELECT 'trigger ' || o.name || '.' || t.tgname, t.tgenabled::text || ' ' || pg_get_triggerdef(t.oid), 'expression', NULL
-FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid
-WHERE NOT t.tgisinternal
-UNION ALL
 SELECT 'domain ' || n.nspname || '.' || t.typname,
-       concat_ws(' ', format_type(t.typbasetype, t.typtypmod), t.typnotnull, t.typdefault), 'expression', NULL
+       concat_ws(' ', format_type(t.typbasetype, t.typtypmod), t.typnotnull, t.typdefault)
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE n.nspname = 'mailgres' AND t.typtype = 'd'
-UNION ALL
-SELECT 'function ' || n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',
-       concat_ws(' ', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
-                 p.prosecdef, p.provolatile, p.proisstrict, p.proconfig::text,
-                 coalesce(pg_get_function_sqlbody(p.oid), p.prosrc)),
-       CASE WHEN p.prosqlbody IS NOT NULL THEN 'query' ELSE 'source' END,
-       concat_ws(' ', p.prokind, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
-FROM pg_proc p
-JOIN pg_namespace n ON n.oid = p.pronamespace
-JOIN pg_language l ON l.oid = p.prolang
-WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
 
--- dependents --
--- What has to go before a view or a function of ours can go.
-WITH views AS (
-    SELECT c.oid, c.reltype, 'view ' || n.nspname || '.' || c.relname AS name
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('v', 'm')
-), routines AS (
-    SELECT p.oid, 'function ' || n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')' AS name
-    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname <> 'pg_catalog'
-), things AS (
-    SELECT 'pg_class'::regclass AS class, v.oid, v.name FROM views v
-    UNION ALL
-    SELECT 'pg_type'::regclass, t.oid, v.name FROM views v JOIN pg_type t ON v.reltype IN (t.oid, t.typelem)
-    UNION ALL
-    SELECT 'pg_proc'::regclass, r.oid, r.name FROM routines r
-)
-SELECT DISTINCT x.object, x.dependent
-FROM (
-    SELECT t.name AS object,
-           coalesce(v.name, r.name, 'trigger ' || n.nspname || '.' || c.relname || '.' || g.tgname,
-                    pg_describe_object(d.classid, d.objid, d.objsubid)) AS dependent
-    FROM things t
-    JOIN pg_depend d ON d.refclassid = t.class AND d.refobjid = t.oid AND d.deptype IN ('n', 'a')
-    LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
-    LEFT JOIN views v ON v.oid = w.ev_class
-    LEFT JOIN routines r ON d.classid = 'pg_proc'::regclass AND r.oid = d.objid
-    LEFT JOIN pg_trigger g ON d.classid = 'pg_trigger'::regclass AND g.oid = d.objid
-    LEFT JOIN pg_class c ON c.oid = g.tgrelid
-    LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE t.name = ANY (%(names)s)
-       OR t.name LIKE 'view mailgres.%%' OR t.name LIKE 'function mailgres.%%') x
-WHERE x.dependent <> x.object
-ORDER BY x.object, x.dependent
+-- repeatable_objects --
+-- All functions, views, triggers and comments of mailgres, with their state.
+SELECT c.object, c.state
+FROM (SELECT array_agg(ROW(u.kind, u.name, u.statement)::mailgres.wanted_object ORDER BY u.place) AS wanted
+      FROM unnest(%(kinds)s::text[], %(names)s::text[], %(statements)s::text[])
+          WITH ORDINALITY u(kind, name, statement, place)) w
+CROSS JOIN LATERAL mailgres.compare_objects(w.wanted) c
+ORDER BY c.place NULLS FIRST, c.object
+
+-- names --
+-- The functions and views in our schema, the functions of our names in public, the triggers of our tables.
+SELECT 'function ' || p.oid::regprocedure::text AS object
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = 'mailgres' OR n.nspname = 'public' AND p.proname = ANY (%(functions)s)
+UNION ALL
+SELECT 'view ' || c.oid::regclass::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('v', 'm') AND n.nspname = 'mailgres'
+UNION ALL
+SELECT 'trigger ' || c.oid::regclass::text || '.' || t.tgname
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT t.tgisinternal
+  AND (n.nspname = 'mailgres' OR n.nspname = 'public' AND c.relname = ANY (%(relations)s))
 
 -- unlogged --
 SELECT c.oid::regclass::text AS "table"
@@ -178,7 +143,7 @@ WHERE n.nspname = 'public' AND c.relname = ANY (%(relations)s) AND c.relkind = '
 ORDER BY 1
 
 -- open_policies --
--- A restrictive policy lets nobody in: it takes away from what others give.
+-- A restrictive policy admits nobody: it restricts what other policies permit.
 SELECT quote_ident(p.policyname) AS policy, format('%%I.%%I', p.schemaname, p.tablename) AS "table",
        array_to_string(p.roles, ', ') AS who
 FROM pg_policies p
@@ -187,8 +152,8 @@ WHERE p.schemaname = 'public' AND p.tablename = ANY (%(relations)s) AND p.permis
 ORDER BY 2, 1
 
 -- unintended_grants --
--- One row for all objects on which a role has the same rights. Calling a function of the contract and
--- reading figures are what people grant; whatever else there is deserves a second look.
+-- One row for all objects on which a role has the same rights. It is usual to grant the functions of
+-- the contract and the views without personal data; other grants are a warning.
 SELECT u.grantee, u.everybody, u.kind, u.privileges, u.passes_on, min(u.object) AS first,
        count(DISTINCT u.object) AS objects,
        bool_and(NOT u.passes_on AND starts_with(u.object, 'public.')
@@ -221,7 +186,7 @@ WHERE c.setting ^@ 'pgrst.db_schemas='
 SELECT to_regclass('cron.job') IS NOT NULL AS jobs, to_regclass('cron.job_run_details') IS NOT NULL AS details
 
 -- unseen_jobs --
--- pg_cron shows a user his own jobs only, by row security.
+-- By row security, pg_cron shows a user only the user's own jobs.
 SELECT row_security_active('cron.job') AS some
 
 -- cron_jobs --
@@ -296,7 +261,7 @@ FROM pg_stat_activity a
 WHERE a.backend_type IS NULL AND a.datname = current_database()
 
 -- scheduler --
--- An email can be taken if neither its tenant nor its route is paused, and a provider is to be had.
+-- An email can be claimed if neither its tenant nor its route is paused, and a provider is usable.
 WITH ways AS (
     SELECT DISTINCT rp.route
     FROM mailgres.routes r
@@ -367,7 +332,7 @@ FROM mailgres.failing_janitors() j
 WHERE j.failures >= %(most)s
 
 -- without_identity --
--- A published table without it cannot be updated, nor can rows be deleted from it.
+-- Rows of a published table without a replica identity can be neither updated nor deleted.
 SELECT c.oid::regclass::text AS "table",
        EXISTS (SELECT FROM pg_publication_tables p
                WHERE p.schemaname = n.nspname AND p.tablename = c.relname) AS published,
@@ -385,7 +350,7 @@ ORDER BY 1
 SELECT (SELECT count(*) FROM (
             SELECT FROM public.email_queue q
             WHERE q.status = 'sending' AND q.due_at < mailgres.now() - interval '5 minutes'
-              AND pg_postmaster_start_time() + (q.lease_until - q.leased_at) + interval '5 minutes' < mailgres.now()
+              AND (SELECT h.server_since FROM mailgres.home h) + (q.lease_until - q.leased_at) + interval '5 minutes' < mailgres.now()
             LIMIT %(sample)s) x) AS lost,
        (SELECT count(*) FROM (
             SELECT FROM public.email_queue q
@@ -403,8 +368,8 @@ FROM (SELECT count(*) AS emails, mode() WITHIN GROUP (ORDER BY x.error_code) AS 
       WHERE x.parked_since IS NOT NULL) p
 
 -- unreachable --
--- Routes on which emails are ready, and which cannot be claimed from; and a provider by which emails
--- really leave, at best one that is used already.
+-- Routes with ready emails that cannot be claimed; and a provider that really sends, preferably one
+-- that is usable.
 SELECT r.route, r.paused,
        (SELECT p.name FROM mailgres.providers p
         WHERE NOT p.captures
@@ -437,7 +402,7 @@ SELECT rp.provider, p.captures FROM mailgres.route_providers rp JOIN mailgres.pr
 WHERE rp.route = 'default' ORDER BY rp.position
 
 -- sending --
--- What the workers seen lately say that emails come from, and the kinds of providers that really send and that routes lead to.
+-- The senders that recent workers report, and the kinds of the routes' providers that really send.
 SELECT DISTINCT w.details ->> 'from_domain' AS domain,
        (SELECT coalesce(array_agg(DISTINCT p.kind), '{}') FROM mailgres.route_providers rp
         JOIN mailgres.providers p ON p.name = rp.provider AND NOT p.captures) AS kinds
@@ -454,3 +419,18 @@ SELECT p.name, p.enabled, p.circuit, p.circuit_reason,
 FROM mailgres.providers p
 WHERE EXISTS (SELECT FROM mailgres.route_providers rp WHERE rp.provider = p.name)
 ORDER BY p.name
+
+-- quarantine --
+SELECT quarantined, because FROM mailgres.quarantine_state()
+
+-- reported_emails --
+-- Of the newest emails, those that were sent at least an hour ago: an event may take its time.
+SELECT q.provider, p.kind, p.kind = 'capture' AS captures, count(*) AS sent, count(d.queue_id) AS reported
+FROM (SELECT q.id, q.provider, q.status, q.sent_at FROM public.email_queue q
+      ORDER BY q.id DESC LIMIT 10000) q
+JOIN mailgres.providers p ON p.name = q.provider
+LEFT JOIN mailgres.deliveries d ON d.queue_id = q.id
+WHERE q.status = 'sent'
+  AND q.sent_at BETWEEN mailgres.now() - interval '2 days' AND mailgres.now() - interval '1 hour'
+GROUP BY q.provider, p.kind
+ORDER BY q.provider

@@ -1,4 +1,4 @@
-"""Runs the checks: each by itself, so that one that cannot be made keeps none from being made."""
+"""Runs the checks, each on its own: a check that cannot run does not prevent the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from mailgres import database, migrate
-from mailgres.doctor import access, dns, grants, health, jobs, queue, schema, sending, server, setup
+from mailgres.doctor import (
+    access,
+    dns,
+    events,
+    grants,
+    health,
+    jobs,
+    queue,
+    schema,
+    sending,
+    server,
+    setup,
+)
 from mailgres.doctor.finding import OPERATOR, QUERIES, Check, DoctorContext, Finding
 from mailgres.errors import MailgresError
 from mailgres.settings import DEFINITIONS
@@ -29,13 +41,14 @@ CHECKS = (
     *health.CHECKS,
     *queue.CHECKS,
     *sending.CHECKS,
+    *events.CHECKS,
     *dns.CHECKS,
 )
-"""All checks, in the order in which they are made."""
+"""All checks, in the order in which they run."""
 
 REACH, VERSION = "database", "schema-version"
 NAMES = (REACH, VERSION, *(check.name for check in CHECKS))
-"""The names of everything that is looked at."""
+"""The names of all checks."""
 
 
 def examine(
@@ -46,12 +59,12 @@ def examine(
     only: Collection[str] = (),
     as_worker: bool = False,
 ) -> Iterator[Finding]:
-    """Make all checks, or only those named.
+    """Run all checks, or only those in `only`.
 
-    `offline` leaves out those that ask providers and name servers; `nameservers` are asked instead
-    of the system's. What is judged is the system: its routes, and the workers that are alive. The
-    settings and the rights of this process matter only if they are a worker's: if they name
-    providers, or `as_worker` says so.
+    `offline` skips the checks that ask providers and name servers; `nameservers` replace those of
+    the system. The checks are about the system: its routes and its live workers. The settings and
+    the rights of this process are checked only if they are a worker's: if the settings name
+    providers, or with `as_worker`.
     """
     context = DoctorContext(
         settings, nameservers=nameservers, as_worker=as_worker or _names_providers(settings)
@@ -77,7 +90,7 @@ def _names_providers(settings: Settings) -> bool:
 def _connection(
     settings: Settings,
 ) -> Iterator[tuple[psycopg.Connection[Any] | None, Finding]]:
-    """The database, or why there is none."""
+    """Connect to the database, or yield the reason why that failed."""
     url = settings.database_url
     try:
         connection = database.connect(url, autocommit=True, application_name="mailgres doctor")
@@ -94,20 +107,20 @@ def _version(context: DoctorContext) -> Finding:
     except MailgresError as error:
         return Finding(VERSION, "info", f"not checked: {error.message}", context.let_see(*OPERATOR))
     if found.is_current:
-        return Finding(VERSION, "ok", f"{found.current}, as this mailgres needs it")
+        return Finding(VERSION, "ok", f"{found.current}, as this version of mailgres needs it")
     if not found.known:
-        newer = f"{found.current} is of a newer mailgres than this one"
+        newer = f"{found.current} was made by a newer version of mailgres"
         return Finding(VERSION, "error", newer, migrate.UPGRADE)
     if found.current is None:
         return Finding(
-            VERSION, "error", "there is no schema of mailgres", context.mailgres("migrate")
+            VERSION, "error", "the database has no mailgres schema", context.mailgres("migrate")
         )
-    older = f"{found.current}, but this mailgres needs {found.head}"
+    older = f"{found.current}, but this version of mailgres needs {found.head}"
     return Finding(VERSION, "error", older, context.mailgres("migrate"))
 
 
 def _make(check: Check, context: DoctorContext, *, offline: bool) -> list[Finding]:
-    """Make a check; what keeps it from being made is a finding, too."""
+    """Run a check; if it cannot run, the reason is its finding."""
     if why := _obstacle(check, context, offline=offline):
         return [Finding(check.name, "info", f"not checked: {why}")]
     try:
@@ -136,7 +149,7 @@ def _obstacle(check: Check, context: DoctorContext, *, offline: bool) -> str | N
 
 
 def _asking(check: Check, context: DoctorContext) -> Iterator[Finding]:
-    """Make a check in a transaction that changes nothing and ends soon."""
+    """Run a check in a read-only transaction with a time limit."""
     if check.needs in ("nothing", "network") or context.connection is None:
         yield from check.run(context)
         return

@@ -1,4 +1,4 @@
-"""What a check finds, and what it may ask: the settings, the database, the clock."""
+"""What a check finds, and what it can use: the settings, the database, the clock."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
 
 QUERIES = queries.load("doctor/doctor.sql")
 OPERATOR = ("GRANT mailgres_operator TO {user}",)
-AS_OPERATOR = "run it as a member of mailgres_operator: a worker's role should get no more rights"
-ADMINISTRATOR = '"${ADMIN_DATABASE_URL:?is to be the URL of this database for an administrator}"'
-"""The shell says so and stops, unless it is set: our own URL is of a user who may not."""
+AS_OPERATOR = "run it as a member of mailgres_operator: a worker's role needs no more rights"
+ADMINISTRATOR = '"${ADMIN_DATABASE_URL:?set it to the URL of this database for an administrator}"'
+"""The shell stops with this message unless the variable is set: our own user lacks the rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: how it is, and the command that mends it."""
+    """The result of a check: its severity, a message, and the command that fixes it."""
 
     check: str
     severity: Severity
@@ -41,34 +41,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class DoctorContext:
-    """What is examined. Without a connection, only what needs none."""
+    """What the checks examine. Without a connection, only checks that need none can run."""
 
     settings: Settings
     connection: psycopg.Connection[Any] | None = None
     migrated: bool = False
-    """Whether the schema is the one of this package."""
+    """Whether the schema has the version of this package."""
     as_worker: bool = False
-    """Whether the settings are those of a worker; else they are of a shell that only asks."""
+    """Whether the settings are a worker's; otherwise they belong to an operator's shell."""
     nameservers: tuple[str, ...] | None = None
-    """Who is asked about domains; None stands for the system's."""
+    """The name servers to ask about domains; None means those of the system."""
     clock: Callable[[], float] = field(default=time.time)
 
     def ask(self, query: str, **parameters: object) -> list[dict[str, Any]]:
-        """Ask the database a named query."""
+        """Run a named query and return its rows."""
         if self.connection is None:
-            raise RuntimeError("a check that asks the database runs with one only")
+            raise RuntimeError("this check needs a database connection")
         with self.connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(QUERIES[query], parameters)
             return cursor.fetchall()
 
     def one(self, query: str, **parameters: object) -> dict[str, Any]:
-        """Ask a query that gives one row."""
+        """Run a named query that returns one row."""
         (row,) = self.ask(query, **parameters)
         return row
 
     @property
     def database(self) -> str:
-        """The database as a word of a shell: where its URL is from, as it may hold a password."""
+        """Return where the URL comes from, as a shell word: the URL may hold a password."""
         origin = self.settings.origin("database_url")
         if origin.layer == "environment":
             return f'"${origin.text.split()[0]}"'
@@ -77,30 +77,30 @@ class DoctorContext:
         return shlex.quote(f"<the URL from {origin}>")
 
     def psql(self, *statements: str) -> str:
-        """The command that runs SQL here; each statement is a transaction of its own."""
+        """Return the command that runs SQL here, each statement in its own transaction."""
         return f"psql {self.database} {_options(statements)}"
 
     def grant(self, *statements: str) -> str:
-        """The command by which an administrator gives our user what he lacks."""
+        """Return the command with which an administrator grants our user the missing rights."""
         user = Identifier(self.one("server")["user"]).as_string(None)
         return (
             f"psql {ADMINISTRATOR} {_options(each.replace('{user}', user) for each in statements)}"
         )
 
     def let_see(self, *statements: str) -> str:
-        """What lets the doctor see more. The role of a worker keeps the few rights that it has."""
+        """Return what lets the doctor see more; the role of a worker gets no more rights."""
         if self.one("server")["works"]:
             return AS_OPERATOR
         return self.grant(*statements)
 
     def mailgres(self, command: str) -> str:
-        """A command of ours, for this database."""
+        """Return a mailgres command for this database."""
         given = self.settings.origin("database_url").layer == "flag"
         return f"mailgres {command}" + (f" --database-url {self.database}" if given else "")
 
     @property
     def restore(self) -> str:
-        """The command that undoes what differs in the schema."""
+        """Return the command that restores the schema."""
         return f"{self.mailgres('doctor --sql')} | psql -v ON_ERROR_STOP=1 {self.database}"
 
 
@@ -110,18 +110,18 @@ def _options(statements: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A question, what it needs to be asked, and what to say if nothing is wrong."""
+    """A check, what it needs to run, and the message if nothing is wrong."""
 
     name: str
     run: Callable[[DoctorContext], Iterable[Finding]]
     good: str
     needs: Literal["nothing", "database", "schema", "network"] = "schema"
     sees: tuple[str, ...] = OPERATOR
-    """The grants without which it may be refused."""
+    """The grants that the check may need."""
 
 
 def duration(seconds: float) -> str:
-    """A time span for people."""
+    """Return a duration as text."""
     for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

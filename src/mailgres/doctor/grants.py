@@ -1,11 +1,12 @@
-"""Who may do what: nobody who must not calls our functions or sees our rows."""
+"""Check the rights: no role has more rights than it needs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from mailgres.doctor.finding import Check, Finding
-from mailgres.doctor.schema import expected, plain, relations
+from mailgres.doctor.schema import relations
+from mailgres.schema.sources import own, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import DoctorContext, Severity
 
 STRANGERS = ["anon", "authenticated"]
-"""Roles that anybody on the internet has on Supabase."""
+"""Roles that everybody on the internet has on Supabase."""
 
 
 def row_security(context: DoctorContext) -> Iterator[Finding]:
-    """Every table of the contract has row security, and no policy lets everybody in."""
+    """Check that every public table has row security and no policy that admits everybody."""
     for row in context.ask("without_row_security", relations=relations()):
         yield Finding(
             "row-security",
@@ -29,13 +30,13 @@ def row_security(context: DoctorContext) -> Iterator[Finding]:
         yield Finding(
             "row-security",
             "error",
-            f"the policy {row['policy']} on {row['table']} lets in {row['who']}",
+            f"the policy {row['policy']} on {row['table']} admits {row['who']}",
             context.psql(f"DROP POLICY {row['policy']} ON {row['table']}"),
         )
 
 
 def grants(context: DoctorContext) -> Iterator[Finding]:
-    """Nobody has a right that `mailgres.intended_grants()` does not name, or it is listed."""
+    """List the rights that `mailgres.intended_grants()` does not name."""
     for row in context.ask("unintended_grants", figures=_figures()):
         yield Finding("grants", _severity(row), _may(row), _revoke(context, row))
     for row in context.ask("strangers_among_ours", strangers=STRANGERS):
@@ -68,9 +69,9 @@ def grants(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _figures() -> list[str]:
-    """The views without a person's data."""
-    views = (name.partition(" ")[2] for name in expected() if name.startswith("view public."))
-    return [name for name in views if name != "public.email_dead_letters"]
+    """Return the views without personal data."""
+    views = own().names("view", schema="public")
+    return [f"public.{name}" for name in views if name != "email_dead_letters"]
 
 
 def _severity(row: Mapping[str, Any]) -> Severity:
@@ -80,7 +81,7 @@ def _severity(row: Mapping[str, Any]) -> Severity:
 
 
 def _may(row: Mapping[str, Any]) -> str:
-    """Who may do what, and on how many objects."""
+    """Describe which role has which right, and on how many objects."""
     who = "everybody (PUBLIC)" if row["grantee"] == "PUBLIC" else row["grantee"]
     many = f" and {row['objects'] - 1} more" if row["objects"] > 1 else ""
     on = f"{plain(row['first'])}{many}"

@@ -1,4 +1,4 @@
-"""The tables: indexes, dead rows, and who keeps the latter from being removed."""
+"""Check the tables: invalid indexes, dead rows, and sessions that prevent their removal."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ OLD, VERY_OLD = 300, 3600
 """Seconds after which an open transaction is a warning, and an error."""
 MANY_DEAD, DEAD_SHARE = 50_000, 0.2
 SLACK = 64 * 1024**2
-"""Bytes that an index may have whatever it holds: vacuum gives pages back late."""
+"""Bytes that an index may have regardless of its entries: vacuum returns pages late."""
 ENTRY = 400
-"""Bytes that an entry of an index may take before it is mostly air."""
+"""Bytes per entry above which an index counts as mostly empty."""
 
 
 def indexes(context: DoctorContext) -> Iterator[Finding]:
-    """No index was left half-built."""
+    """Check that no index is invalid."""
     for row in context.ask("invalid_indexes"):
         yield Finding(
             "indexes",
             "error",
-            f"{row['index']} is invalid: it is written to, but never used",
+            f"{row['index']} is invalid: it is maintained, but never used",
             context.psql(f"REINDEX INDEX CONCURRENTLY {row['index']}"),
         )
 
 
 def bloat(context: DoctorContext) -> Iterator[Finding]:
-    """Dead rows are removed, and indexes are not mostly air."""
+    """Check that dead rows are removed and that indexes are not mostly empty."""
     for row in context.ask("tables"):
         if row["autovacuum"] is False:
             reset = f"ALTER TABLE {row['table']} RESET (autovacuum_enabled)"
@@ -47,7 +47,7 @@ def bloat(context: DoctorContext) -> Iterator[Finding]:
                 context.psql(f"VACUUM (ANALYZE) {row['table']}"),
             )
     for row in context.ask("index_sizes"):
-        if is_mostly_air(row["bytes"], row["entries"]):
+        if is_mostly_empty(row["bytes"], row["entries"]):
             yield Finding(
                 "bloat",
                 "warning",
@@ -61,17 +61,17 @@ def bloat(context: DoctorContext) -> Iterator[Finding]:
 
 
 def is_bloated(live: int, dead: int) -> bool:
-    """Whether there are more dead rows than vacuum usually leaves."""
+    """Return whether there are more dead rows than vacuum usually leaves."""
     return dead > MANY_DEAD and dead > live * DEAD_SHARE
 
 
-def is_mostly_air(size: int, entries: float) -> bool:
-    """Whether an index is many times as large as what it holds; unknown entries are below 0."""
+def is_mostly_empty(size: int, entries: float) -> bool:
+    """Return whether an index is too large for its entries; -1 entries means unknown."""
     return entries >= 0 and size > SLACK + entries * ENTRY
 
 
 def transactions(context: DoctorContext) -> Iterator[Finding]:
-    """Nobody keeps an old snapshot, for whose sake no dead row can be removed."""
+    """Check that no old snapshot prevents the removal of dead rows."""
     for row in context.ask("old_transactions", old=OLD):
         yield Finding(
             "transactions",
@@ -100,13 +100,13 @@ def transactions(context: DoctorContext) -> Iterator[Finding]:
         yield Finding(
             "transactions",
             "info",
-            f"not checked: {hidden} connections of others, which this user may not see",
+            f"not checked: {hidden} connections of other users, which this user may not see",
             context.grant("GRANT pg_read_all_stats TO {user}"),
         )
 
 
 CHECKS = (
-    Check("indexes", indexes, "all are valid"),
+    Check("indexes", indexes, "all indexes are valid"),
     Check("bloat", bloat, "dead rows are removed"),
-    Check("transactions", transactions, "none is old", needs="database"),
+    Check("transactions", transactions, "no transaction is old", needs="database"),
 )

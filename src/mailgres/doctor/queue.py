@@ -1,4 +1,4 @@
-"""The queue: somebody works it, and nothing in it is stuck."""
+"""Check that the queue is processed and that no email is stuck."""
 
 from __future__ import annotations
 
@@ -13,53 +13,70 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import DoctorContext
 
 LATE = 600
-"""Seconds that an email may be due before somebody should have taken it."""
+"""Seconds after which a due email that was not claimed is late."""
 SAMPLE = 20_000
-"""How many emails are looked at, so that a long queue costs no more than a short one."""
+"""How many emails are read, so that a long queue costs no more than a short one."""
 FAILURES = 3
-"""Failures in a row from which a janitor is said to fail, as for the alert `janitor_failing`."""
+"""Consecutive failures from which a janitor is reported, as in the alert `janitor_failing`."""
 START = "worker"
 RESCHEDULE = "SELECT reschedule_email(id, now()) FROM email_queue WHERE"
 
 
 def scheduler(context: DoctorContext) -> Iterator[Finding]:
-    """Somebody processes: a worker lives, or emails were processed lately, or none waits."""
+    """Check that a worker is alive, that emails were processed lately, or that none waits."""
     found = context.one("scheduler", sample=SAMPLE, late=LATE)
     if found["alive"]:
         if found["emails"]:
             yield Finding(
-                "scheduler", "warning", f"workers live, but {_late(found)}", context.mailgres("eta")
+                "scheduler",
+                "warning",
+                f"workers are alive, but {_late(found)}",
+                context.mailgres("eta"),
             )
         for row in context.ask("other_versions", version=__version__):
             yield Finding(
                 "scheduler",
                 "warning",
-                f"the worker {row['worker']} runs mailgres {row['version']}, this is {__version__}",
+                f"the worker {row['worker']} runs mailgres {row['version']}, not {__version__}",
                 "systemctl restart mailgres-worker",
             )
     elif found["processed"] and found["emails"]:
-        # `process` and `serve` have no heartbeat: what they did is all that is seen of them
+        # `process` and `serve` have no heartbeat: only their work shows that they run
         flows = f"emails are processed, but {_late(found)}"
         yield Finding("scheduler", "warning", flows, context.mailgres("eta"))
     elif found["free"]:
-        nobody = f"nobody processes: no worker lives, and {_late(found)}"
+        nobody = f"the queue is not processed: no worker is alive, and {_late(found)}"
         yield Finding("scheduler", "error", nobody, context.mailgres(START))
     elif found["emails"]:
-        held = f"no worker lives; {_late(found)}; no late email may be sent now"
+        held = f"no worker is alive; {_late(found)}; no late email may be sent now"
         yield Finding("scheduler", "warning", held, context.mailgres("eta"))
     elif not found["processed"]:
-        idle = "no worker lives, and nothing was processed in the last 15 minutes; nothing is late"
+        idle = (
+            "no worker is alive and nothing was processed in the last 15 minutes; no email is late"
+        )
         yield Finding("scheduler", "info", idle, context.mailgres(START))
 
 
+def quarantine(context: DoctorContext) -> Iterator[Finding]:
+    """Check that this database may send."""
+    found = context.one("quarantine")
+    if found["quarantined"]:
+        yield Finding(
+            "quarantine",
+            "warning",
+            f"nothing is sent: {found['because']}",
+            context.mailgres("quarantine release"),
+        )
+
+
 def _late(found: dict[str, Any]) -> str:
-    """How many emails are late, and where the oldest of them waits."""
+    """Return how many emails are late, and the route and tenant of the oldest."""
     where = f"on the route {found['route']} of the tenant {found['tenant']}"
     return f"{_many(found['emails'])} late, the oldest {where} by {duration(found['seconds'])}"
 
 
 def janitors(context: DoctorContext) -> Iterator[Finding]:
-    """No janitor keeps failing."""
+    """Check that no janitor keeps failing."""
     for row in context.ask("failing_janitors", most=FAILURES):
         yield Finding(
             "janitors",
@@ -71,13 +88,13 @@ def janitors(context: DoctorContext) -> Iterator[Finding]:
 
 
 def stuck(context: DoctorContext) -> Iterator[Finding]:
-    """No email is held by somebody who is gone, and none waits for nothing."""
+    """Check that no email has an expired lease or waits without a reason."""
     found = context.one("stuck", sample=SAMPLE)
     if found["lost"]:
         yield Finding(
             "stuck-emails",
             "error",
-            f"{_many(found['lost'])} held by workers that are gone: nobody takes them back",
+            f"{_many(found['lost'])} leased by workers that are gone, and not reaped",
             context.mailgres("janitor reap"),
         )
     if found["unpromoted"]:
@@ -91,7 +108,7 @@ def stuck(context: DoctorContext) -> Iterator[Finding]:
         yield Finding(
             "stuck-emails",
             "warning",
-            f"{_many(found['never'])} waiting for a time more than a year away, or for ever",
+            f"{_many(found['never'])} scheduled more than a year ahead, or never due",
             context.psql(
                 f"{RESCHEDULE} status = 'pending' AND next_retry_at > now() + interval '1 year'"
             ),
@@ -100,14 +117,14 @@ def stuck(context: DoctorContext) -> Iterator[Finding]:
         yield Finding(
             "stuck-emails",
             "warning",
-            f"{_many(found['parked'])} waiting for the sender's set-up to be mended"
+            f"{_many(found['parked'])} on hold until the sender's configuration is fixed"
             f" ({found['parked_code'] or 'no code'})",
             f"mailgres errors explain {found['parked_code'] or 'config'}",
         )
     for row in context.ask("unreachable"):
         why = "which is paused" if row["paused"] else "which has no provider"
         waiting = f"emails wait on the route {row['route']}, {why}"
-        yield Finding("stuck-emails", "error", waiting, _way_out(context, row))
+        yield Finding("stuck-emails", "error", waiting, _make_usable(context, row))
     for row in context.ask("paused_tenants"):
         yield Finding(
             "stuck-emails",
@@ -117,8 +134,8 @@ def stuck(context: DoctorContext) -> Iterator[Finding]:
         )
 
 
-def _way_out(context: DoctorContext, row: dict[str, Any]) -> str:
-    """What opens a route. Never by capturing: what is captured counts as sent and never leaves."""
+def _make_usable(context: DoctorContext, row: dict[str, Any]) -> str:
+    """Return the command that makes a route usable; never with `capture`, which sends nothing."""
     if row["paused"]:
         return context.mailgres(f"routes resume {row['route']}")
     if row["provider"]:
@@ -134,7 +151,8 @@ def _many(count: int) -> str:
 
 
 CHECKS = (
-    Check("scheduler", scheduler, "the queue is worked"),
-    Check("janitors", janitors, "none keeps failing"),
-    Check("stuck-emails", stuck, "none"),
+    Check("quarantine", quarantine, "this database is not quarantined"),
+    Check("scheduler", scheduler, "the queue is processed"),
+    Check("janitors", janitors, "no janitor keeps failing"),
+    Check("stuck-emails", stuck, "no email is stuck"),
 )

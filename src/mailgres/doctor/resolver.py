@@ -17,7 +17,7 @@ SERVER_TIMEOUT_SECONDS = 2.0
 
 
 class NoAnswer(Exception):
-    """No name server said anything that could be used."""
+    """No name server gave a usable answer."""
 
 
 def txt(name: str, nameservers: Sequence[str] | None = None) -> list[str]:
@@ -44,7 +44,7 @@ def _server(server: str) -> dns.nameserver.Do53Nameserver:
 
 
 def _address(server: str) -> tuple[str, int]:
-    """Host and port of `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1` or `[2001:db8::1]:53`."""
+    """Return host and port of `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1` or `[2001:db8::1]:53`."""
     if server.startswith("["):
         host, _, port = server[1:].partition("]")
         return host, int(port.removeprefix(":") or PORT)

@@ -1,6 +1,8 @@
-"""The schema: whether everything is as the migrations made it.
+"""Check that the schema is as the migrations made it.
 
-What they make is in `schema.json`, a hash for every object, written by `make docs`.
+Functions, views, triggers and comments are compared with `sql/`, as a migration does it
+(`mailgres.schema`). What the revisions make is in `schema.json`, a hash for every table, column,
+constraint, index and domain, written by `make docs`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mailgres.doctor.finding import Check, Finding
+from mailgres.schema import objects
+from mailgres.schema.sources import own, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,105 +25,78 @@ if TYPE_CHECKING:
 
 EXPECTED = Path(__file__).with_name("schema.json")
 NAME, INDEXES, PUBLICATIONS = "schema-drift", "missing-indexes", "publications"
-RESTORABLE = ("function", "index", "trigger", "view")
-"""What can be made anew as it was, without touching a row."""
-RESHAPED = "changed in its columns, arguments or result"
-"""How that is which CREATE OR REPLACE cannot bring back."""
+REPEATABLE = ("comment", "function", "trigger", "view")
 SHOWN = 10
 
-_CAST_NAME = re.compile(
-    r"(?P<cast>::(?P<type>[\w.]+(?: with(?:out)? time zone| precision| varying)?)(?:\[\])*)"
-    r" AS (?P<name>\w+)"
-)
-_NAME_OF_TYPE = {
-    "timestamp with time zone": "timestamptz",
-    "timestamp without time zone": "timestamp",
-    "double precision": "float8",
-    "character varying": "varchar",
-    "boolean": "bool",
-    "smallint": "int2",
-    "integer": "int4",
-    "bigint": "int8",
-}
-"""The name that PostgreSQL gives a column which is a cast and has none."""
-_QUALIFIER = re.compile(r"\b\w+\.(?=\w)")
 _NOISE = re.compile(r"[\s()]+")
+_STATES = {"outdated": "changed", "obsolete": "left from an earlier version"}
+"""States of an object that another word describes better."""
 
 
 @cache
 def expected() -> dict[str, str]:
-    """The hash of every object of ours, by kind and name."""
+    """Return the hash of everything that the revisions make, by kind and name."""
     found: dict[str, str] = json.loads(EXPECTED.read_text(encoding="utf-8"))
     return found
 
 
 def relations() -> list[str]:
-    """The names of our tables and views in public."""
-    kinds = ("table public.", "view public.")
-    return [name.partition(".")[2] for name in expected() if name.startswith(kinds)]
-
-
-def signatures() -> list[str]:
-    """The names of our functions in public, with the types of their arguments."""
-    return [name.partition(".")[2] for name in expected() if name.startswith("function public.")]
+    """Return the names of our tables and views in public."""
+    return own().tables("public") + own().names("view", schema="public")
 
 
 def functions() -> list[str]:
-    """The names of our functions in public; an application may have others of the same name."""
-    return [plain(signature) for signature in signatures()]
-
-
-def plain(name: str) -> str:
-    """The name of an object without the types of its arguments."""
-    return name.partition("(")[0]
+    """Return the names of our functions in public; an application may have overloads of them."""
+    return [plain(name) for name in own().names("function", schema="public")]
 
 
 def hashes(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What the catalog says, as it is compared: the definition, and the shape where it has one."""
-    found = {}
-    for row in rows:
-        shape = f"{_hash(row['shape'], 'expression')}-" if row["shape"] else ""
-        found[row["object"]] = shape + _hash(row["definition"], row["style"])
-    return found
+    """Return the hashes of the catalog, without the brackets in which versions differ."""
+    return {row["object"]: _hash(row["definition"]) for row in rows}
 
 
-def _hash(definition: str, style: str) -> str:
-    """The hash of a definition, the same whichever version of PostgreSQL wrote it out.
-
-    A source is as it was written; versions differ in brackets, and in a query also in qualifiers.
-    A query that was dumped and restored has a name where it had none before: that of the type.
-    """
-    if style == "query":
-        definition = _CAST_NAME.sub(_without_given_name, definition)
-        definition = _QUALIFIER.sub("", definition)
-    if style != "source":
-        definition = _NOISE.sub("", definition)
-    return hashlib.sha256(definition.encode()).hexdigest()[:16]
-
-
-def _without_given_name(found: re.Match[str]) -> str:
-    """A cast with its alias, unless that is the one which PostgreSQL gives."""
-    kind = found["type"]
-    given = _NAME_OF_TYPE.get(kind, kind.rpartition(".")[2])
-    return found["cast"] if found["name"] == given else found[0]
+def _hash(definition: str) -> str:
+    return hashlib.sha256(_NOISE.sub("", definition).encode()).hexdigest()[:16]
 
 
 def differences(context: DoctorContext) -> dict[str, str]:
-    """What is not as it should be: missing, changed or added, by object."""
+    """Return the objects that differ from the migrations: missing, changed or added."""
     wanted = expected()
-    there = hashes(context.ask("objects", relations=relations(), functions=functions()))
+    there = hashes(context.ask("objects", relations=relations()))
     there = _by_our_names(there, wanted)
     found = dict.fromkeys(wanted.keys() - there.keys(), "missing")
     found |= dict.fromkeys(there.keys() - wanted.keys(), "added")
     both = wanted.keys() & there.keys()
-    found |= {
-        name: _change(wanted[name], there[name]) for name in both if wanted[name] != there[name]
+    found |= {name: "changed" for name in both if wanted[name] != there[name]}
+    return dict(sorted((found | _repeatable(context)).items()))
+
+
+def _repeatable(context: DoctorContext) -> dict[str, str]:
+    """Return functions, views, triggers and comments that differ, or were added by others."""
+    rows = context.ask("repeatable_objects", **objects.parameters(own().wanted))
+    states = {row["object"]: row["state"] for row in rows}
+    found = {
+        name: _STATES.get(state, state)
+        for name, state in states.items()
+        if state not in {"same", "moved"}
     }
-    return dict(sorted(found.items()))
+    found = {name: how for name, how in found.items() if _commented(name) not in found}
+    names = context.ask("names", relations=relations(), functions=functions())
+    added = {row["object"] for row in names} - states.keys()
+    return found | dict.fromkeys(added, "added")
+
+
+def _commented(name: str) -> str | None:
+    """Return the function or view that a comment, or one on its columns, belongs to."""
+    kind, _, rest = name.partition(" ")
+    if kind != "comment":
+        return None
+    what, _, of = rest.partition(" ")
+    return f"view {of.rpartition('.')[0]}" if what == "COLUMN" else f"{what.lower()} {of}"
 
 
 def _by_our_names(there: dict[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """What is there, with the names that our constraints would have.
+    """Return the hashes under the names that our constraints would have.
 
     A table that was renamed keeps the names of its keys, so ours got others (email_queue_pkey1).
     """
@@ -136,13 +113,8 @@ def _by_our_names(there: dict[str, str], wanted: Mapping[str, str]) -> dict[str,
     return there
 
 
-def _change(wanted: str, there: str) -> str:
-    same = "-" not in wanted or wanted.partition("-")[0] == there.partition("-")[0]
-    return "changed" if same else RESHAPED
-
-
 def drift(context: DoctorContext) -> Iterator[Finding]:
-    """Nothing is missing or changed, and what was added is named."""
+    """Check that nothing is missing or changed; report what was added."""
     found = differences(context)
     for name, how in found.items():
         if not name.startswith("index ") and how != "added":
@@ -155,21 +127,21 @@ def drift(context: DoctorContext) -> Iterator[Finding]:
 
 
 def indexes(context: DoctorContext) -> Iterator[Finding]:
-    """Every index that the queue relies on is there."""
+    """Check that every index exists that the queue relies on."""
     for name, how in differences(context).items():
         if name.startswith("index ") and how != "added":
             yield Finding(INDEXES, "error", f"{name} is {how}", context.restore)
 
 
 def _fix(context: DoctorContext, name: str) -> str:
-    if name.startswith(RESTORABLE):
+    if name.startswith(REPEATABLE):
         return context.restore
     table = ".".join(name.split(" ", 1)[1].split(".")[:2])
     return f"mailgres migrate --sql | grep -A 90 'CREATE TABLE {table} '  # then ALTER it by hand"
 
 
 def unlogged(context: DoctorContext) -> Iterator[Finding]:
-    """No table loses its rows in a crash."""
+    """Check that no table is unlogged, which would lose its rows in a crash."""
     for row in context.ask("unlogged", relations=relations()):
         yield Finding(
             "durability",
@@ -180,7 +152,7 @@ def unlogged(context: DoctorContext) -> Iterator[Finding]:
 
 
 def identities(context: DoctorContext) -> Iterator[Finding]:
-    """Every table can be published: one without a replica identity cannot be changed any more."""
+    """Check that every table has a replica identity: without one, publishing blocks changes."""
     for row in context.ask("without_identity", relations=relations()):
         stops = " and is published: rows cannot be updated or deleted" if row["published"] else ""
         wanted = "DEFAULT" if row["has_key"] else "FULL"

@@ -1,4 +1,4 @@
-"""Providers: whether their credentials are good, and whether they may be used."""
+"""Check that the credentials of providers are valid and that providers are usable."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from mailgres.settings import Account, Settings
 
 PROVIDER_TIMEOUT_SECONDS = 10.0
-"""Seconds that a provider has to answer; a worker gives it longer."""
-LATER = "The provider cannot be asked now: try again"
+"""Time limit for the answer of a provider; a worker waits longer."""
+LIMITED = {"rate": "rate-limited", "quota": "out of quota"}
+LATER = "The provider cannot be reached now: try again later"
 
 
 def check_account(account: Account, settings: Settings, *, at_most: float | None = None) -> Result:
-    """Try the credentials of an account, without sending anything."""
+    """Check the credentials of an account without sending anything."""
     timeout = settings.provider_timeout.total_seconds()
     timeout = min(timeout, at_most) if at_most else timeout
-    provider = open_provider(account, timeout=timeout, connections=1, keep=lambda _: None)
+    provider = open_provider(account, timeout=timeout, connections=1, keep=lambda _: {})
     try:
         return provider.check()
     finally:
@@ -33,7 +34,7 @@ def check_account(account: Account, settings: Settings, *, at_most: float | None
 
 
 def advice(account: Account, result: Result) -> str:
-    """What to do about an account that is not good."""
+    """Return what to do about an account whose credentials were not accepted."""
     of_account = result.verdict in ("config", "permanent")
     what = PROVIDERS[account.kind].advice if of_account else LATER
     more = f"; `mailgres errors explain {result.code}` says more" if result.code else ""
@@ -41,7 +42,7 @@ def advice(account: Account, result: Result) -> str:
 
 
 def credentials(context: DoctorContext) -> Iterator[Finding]:
-    """Every account of a worker's settings is let in. Nothing is sent."""
+    """Check that providers accept the credentials in a worker's settings. Nothing is sent."""
     if not context.as_worker:
         yield Finding("credentials", "info", NOT_A_WORKER)
         return
@@ -54,11 +55,11 @@ def credentials(context: DoctorContext) -> Iterator[Finding]:
             yield Finding("credentials", "error", f"{account.name}: {error.message}", error.hint)
             continue
         if result.untried:
-            yield Finding("credentials", "info", f"{account.name}: not tried: {result.untried}")
+            yield Finding("credentials", "info", f"{account.name}: not checked: {result.untried}")
             continue
         if result.verdict == "sent":
             limits = f" ({result.message})" if result.message else ""
-            yield Finding("credentials", "ok", f"{account.name}: good{limits}")
+            yield Finding("credentials", "ok", f"{account.name}: valid{limits}")
             continue
         why = ": ".join(filter(None, (result.code, result.message))) or result.verdict
         lasting = result.verdict in ("config", "permanent")
@@ -71,18 +72,18 @@ def credentials(context: DoctorContext) -> Iterator[Finding]:
 
 
 def providers(context: DoctorContext) -> Iterator[Finding]:
-    """Every provider that a route names may be used, and a live worker has it."""
+    """Check that every provider of a route is usable and configured on a live worker."""
     yield from _missing(context)
     yield from _only_captured(context)
     for row in context.ask("providers"):
         name = row["name"]
         if row["circuit"] != "closed":
             why = f": {row['circuit_reason']}" if row["circuit_reason"] else ""
-            until = "by itself" if row["ends"] else "not by itself"
+            until = "a probe will follow" if row["ends"] else "no probe will follow"
             yield Finding(
                 "providers",
                 "error",
-                f"the circuit of {name} is {row['circuit']}{why}; it is tried again {until}",
+                f"the circuit of {name} is {row['circuit'].replace('_', ' ')}{why}; {until}",
                 context.mailgres(f"providers reset {name}"),
             )
         if row["paused"]:
@@ -101,20 +102,20 @@ def providers(context: DoctorContext) -> Iterator[Finding]:
             yield Finding(
                 "providers",
                 "info",
-                f"{name} is left alone because of its {row['limited_by']}",
+                f"{name} is {LIMITED[row['limited_by']]}",
                 context.mailgres("eta"),
             )
 
 
 def _missing(context: DoctorContext) -> Iterator[Finding]:
-    """Routes that lead where no worker goes; of these settings, if they are a worker's."""
+    """Report routes to a provider that no live worker, or not this one, has."""
     for row in context.ask("missing_providers"):
         routes = ", ".join(row["routes"])
         yield Finding(
             "providers",
             "error",
-            f"no live worker has {row['provider']}, which the route {routes} leads to",
-            f"{context.mailgres('routes list')}  # start a worker that has it, or set the route",
+            f"no live worker has {row['provider']}, a provider of the route {routes}",
+            f"{context.mailgres('routes list')}  # start a worker that has it, or change the route",
         )
     if context.as_worker:
         mine = [account.name for account in context.settings.accounts()]
@@ -123,8 +124,8 @@ def _missing(context: DoctorContext) -> Iterator[Finding]:
                 yield Finding(
                     "providers",
                     "error",
-                    f"a worker with these settings refuses to start: the route default leads to"
-                    f" {row['provider']}, which they do not name",
+                    f"a worker with these settings refuses to start: the route default has the"
+                    f" provider {row['provider']}, which they do not name",
                     context.mailgres(f"routes set default {' '.join(mine)}"),
                 )
 
@@ -132,11 +133,11 @@ def _missing(context: DoctorContext) -> Iterator[Finding]:
 def _only_captured(context: DoctorContext) -> Iterator[Finding]:
     routes = context.ask("default_route")
     if routes and all(row["captures"] for row in routes):
-        kept = "no email leaves by the route default: it leads to capture"
+        kept = "the route default sends nothing: its provider is capture"
         yield Finding("providers", "info", kept, "export MAILGRES_PROVIDERS=resend")
 
 
 CHECKS = (
-    Check("credentials", credentials, "none are needed", needs="network"),
-    Check("providers", providers, "all may be used"),
+    Check("credentials", credentials, "no credentials are needed", needs="network"),
+    Check("providers", providers, "all providers are usable"),
 )

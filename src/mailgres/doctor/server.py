@@ -1,4 +1,4 @@
-"""The server: its version, what we may do there, the way to it, and its clock."""
+"""Check the server: its version, our rights, the connection and its clock."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from mailgres.doctor.finding import DoctorContext
 
 OLDEST, NEWEST = 15, 18
-"""Major versions of PostgreSQL that are supported."""
-WORKER, OPERATOR = {"mailgres_worker": "work"}, {"mailgres_operator": "operate"}
-"""The roles of those who run the doctor, and what each does to the queue."""
+"""The supported major versions of PostgreSQL."""
+WORKER, OPERATOR = {"mailgres_worker": "process"}, {"mailgres_operator": "operate"}
+"""The roles that run the doctor, and what each does with the queue."""
 SKEW, WRONG = 2.0, 60.0
-"""Seconds by which clocks may differ before it is a warning, and before it is an error."""
+"""Seconds of difference between clocks that are a warning, and an error."""
 
 
 def version(context: DoctorContext) -> Iterator[Finding]:
-    """A supported version, and a server that can be written to."""
+    """Check that the version is supported and that the server accepts writes."""
     found = context.one("server")
     major, text = found["number"] // 10000, found["version"]
     if major < OLDEST:
@@ -37,8 +37,8 @@ def version(context: DoctorContext) -> Iterator[Finding]:
         yield Finding(
             "postgresql",
             "error",
-            "this is a standby, on which nothing can be sent",
-            f"name the primary instead: the URL is from {context.settings.origin('database_url')}",
+            "this is a standby: it is read-only, so nothing can be sent",
+            f"connect to the primary: the URL is from {context.settings.origin('database_url')}",
         )
     elif found["read_only"]:
         yield Finding(
@@ -50,7 +50,7 @@ def version(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _writable(context: DoctorContext) -> str:
-    """What takes the setting back from where it was made; while it holds, that is refused."""
+    """Return the command that resets the setting; the reset needs a writable session."""
     found = context.ask("read_only_settings")
     if found:
         off = "SET default_transaction_read_only = off"
@@ -58,20 +58,20 @@ def _writable(context: DoctorContext) -> str:
         mine = all(row["mine"] for row in found)
         return context.psql(*statements) if mine else context.grant(*statements)
     if context.one("read_only_source")["of_client"]:
-        return "take default_transaction_read_only out of the URL's options, or out of PGOPTIONS"
+        return "remove default_transaction_read_only from the options in the URL or from PGOPTIONS"
     on_server = "ALTER SYSTEM SET default_transaction_read_only = off"
     return context.grant(on_server, "SELECT pg_reload_conf()")
 
 
 def privileges(context: DoctorContext) -> Iterator[Finding]:
-    """Our roles are there, and the user may do what he is for: work the queue, or operate it."""
+    """Check that our roles exist and that the user may process or operate the queue."""
     missing = [row["role"] for row in context.ask("missing_roles")]
     if missing:
         create = context.psql(*(f"CREATE ROLE {role} NOLOGIN" for role in missing))
         yield Finding(
             "privileges",
             "warning",
-            f"there is no role {', '.join(missing)}",
+            f"the role {', '.join(missing)} is missing",
             f"{create} && {context.mailgres('migrate')}",
         )
     asked = WORKER if context.as_worker else {**WORKER, **OPERATOR}
@@ -91,31 +91,35 @@ def privileges(context: DoctorContext) -> Iterator[Finding]:
 
 
 def pooler(context: DoctorContext) -> Iterator[Finding]:
-    """Whether transactions go to a connection of the server that is ours alone."""
+    """Check whether a transaction pooler is between us and the server."""
     listen = context.settings.listen if context.as_worker else "auto"
     if not _is_shared(context):
         return
-    slow = "workers that connect this way cannot listen, and look every poll_interval"
-    direct = "give a worker the pooler's session port, or the server itself (Supabase: 5432)"
+    slow = "workers that connect through it cannot listen, so they poll"
+    direct = (
+        "give a worker the URL of the pooler's session port or of the server (Supabase: port 5432)"
+    )
     if listen == "on":
         yield Finding(
             "pooler",
             "error",
-            "MAILGRES_LISTEN=on, but a transaction pooler is in between",
+            "MAILGRES_LISTEN=on, but the connection goes through a transaction pooler",
             "export MAILGRES_LISTEN=auto",
         )
     else:
-        yield Finding("pooler", "info", f"a transaction pooler is in between: {slow}", direct)
+        yield Finding(
+            "pooler", "info", f"the connection goes through a transaction pooler: {slow}", direct
+        )
 
 
 def _is_shared(context: DoctorContext) -> bool:
-    """Whether a second client gets the connection that the first had a moment ago."""
+    """Return whether a second client gets the server connection of the first."""
     url = context.settings.database_url
     with (
         database.connect(url, autocommit=True, application_name="mailgres doctor") as first,
         database.connect(url, application_name="mailgres doctor") as second,
     ):
-        # In session mode, a connection of the server belongs to one client until it leaves.
+        # In session mode, a server connection belongs to one client until it disconnects.
         pids = [
             row[0]
             for client in (first, second, first)
@@ -125,7 +129,7 @@ def _is_shared(context: DoctorContext) -> bool:
 
 
 def clock(context: DoctorContext) -> Iterator[Finding]:
-    """Our machine, the database and the queue agree about the time."""
+    """Check that the clocks of this machine, the database and the queue agree."""
     before = context.clock()
     there = context.one("clock")
     after = context.clock()
@@ -148,8 +152,8 @@ def clock(context: DoctorContext) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("postgresql", version, "a version that is supported", needs="database"),
-    Check("privileges", privileges, "this user may work or operate the queue"),
-    Check("pooler", pooler, "connections are our own", needs="database"),
-    Check("clock", clock, "this machine and the database agree"),
+    Check("postgresql", version, "the version is supported", needs="database"),
+    Check("privileges", privileges, "this user may process or operate the queue"),
+    Check("pooler", pooler, "no transaction pooler", needs="database"),
+    Check("clock", clock, "the clocks of this machine and the database agree"),
 )

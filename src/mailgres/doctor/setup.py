@@ -1,4 +1,4 @@
-"""Whether the settings of a worker let it send. Of another shell they say nothing."""
+"""Check that the settings of a worker let it send. Other shells need no such settings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 NAME = "settings"
 NOT_A_WORKER = (
-    "not checked: this shell names no providers, so it is not a worker's; --as-worker checks it"
+    "not checked: these settings name no providers, so they are not a worker's (see --as-worker)"
 )
 
 
 def settings(context: DoctorContext) -> Iterator[Finding]:
-    """What is allowed but most likely not meant, and what sending lacks."""
+    """Report settings that are allowed but unusual, and settings that are missing to send."""
     given = context.settings
     if not context.as_worker:
         yield Finding(NAME, "info", NOT_A_WORKER)
@@ -34,13 +34,13 @@ def settings(context: DoctorContext) -> Iterator[Finding]:
             yield Finding(NAME, "error", problem.message, problem.hint)
     leaving = [one for one in given.accounts() if not PROVIDERS[one.kind].captures]
     if not leaving:
-        kept = "a worker with these settings sends nothing: they name no provider but capture"
+        kept = "a worker with these settings sends nothing: the only provider is capture"
         yield Finding(NAME, "info", kept, "export MAILGRES_PROVIDERS=resend")
     elif given.from_email is None:
-        lack = "from_email is not set: emails whose template and tenant name no sender die"
+        lack = "from_email is not set: emails without another sender become dead letters"
         yield Finding(
             NAME, "warning", lack, 'export MAILGRES_FROM_EMAIL="Acme <mail@acme.example.com>"'
         )
 
 
-CHECKS = (Check(NAME, settings, "nothing odd in them", needs="nothing"),)
+CHECKS = (Check(NAME, settings, "no problem found", needs="nothing"),)

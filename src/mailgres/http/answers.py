@@ -79,25 +79,25 @@ async def _drain(receive: Receive) -> None:
         return
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, largest: int = LARGEST_BODY) -> bytes:
     """Return the body; refuse it if it is too large, as soon as that is known, or too slow."""
-    too_large = Refused(413, "the body is too large", f"Send at most {LARGEST_BODY} bytes.")
+    too_large = Refused(413, "the body is too large", f"Send at most {largest} bytes.")
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > LARGEST_BODY:
+    if not length.isdecimal() or int(length) > largest:
         raise too_large
-    body = b""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > LARGEST_BODY:
+                if len(body) > largest:
                     raise too_large
     except TimeoutError:
         hint = f"Send it within {BODY_SECONDS:g} seconds."
         raise Refused(408, "the body did not arrive in time", hint) from None
     except ClientDisconnect:
         raise Refused(400, "the body is not complete", "Send all of it.") from None
-    return body
+    return bytes(body)
 
 
 async def read_object(request: Request) -> dict[str, Any]:

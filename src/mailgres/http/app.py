@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mailgres.http.ready import Ready
     from mailgres.http.runs import Runs
+    from mailgres.http.webhooks import Webhooks
     from mailgres.metrics import Exposition
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def batch_size(given: dict[str, Any]) -> int | None:
     return size
 
 
-def make_app(service: Service) -> Starlette:
+def make_app(service: Service, webhooks: Webhooks | None = None) -> Starlette:
     """Return the application."""
     app = Starlette(
         routes=[
@@ -121,6 +122,7 @@ def make_app(service: Service) -> Starlette:
             Route("/healthz", service.healthz),
             Route("/readyz", service.readyz),
             Route("/metrics", service.metrics),
+            *(webhooks.routes() if webhooks else ()),
         ],
         exception_handlers={Refused: _refuse, HTTPException: _refuse_http, Exception: _fail},
     )
@@ -130,15 +132,21 @@ def make_app(service: Service) -> Starlette:
     return app
 
 
+def endpoints(app: Starlette) -> list[str]:
+    """Return the method and the path of each endpoint."""
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    return [f"{max(route.methods - {'HEAD'})} {route.path}" for route in routes if route.methods]
+
+
 async def _refuse(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)  # noqa: S101 - registered for it
     return error.answer()
 
 
-async def _refuse_http(_request: Request, error: Exception) -> Response:
+async def _refuse_http(request: Request, error: Exception) -> Response:
     """Answer what starlette refuses: an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-    hint = f"There are POST {PROCESS}, GET /healthz, /readyz and /metrics."
+    hint = f"There are {', '.join(endpoints(request.app))}."
     found = Refused(error.status_code, str(error.detail).lower(), hint, error.headers)
     return found.answer()
 
@@ -194,6 +202,13 @@ class Sampler:
         return self._suppressed.pop(kind, 0)
 
 
+def _pattern(scope: Scope) -> str:
+    """Return the path as a route has it: a real one may contain a secret, or anything at all."""
+    routes = (route for route in scope["app"].routes if isinstance(route, Route))
+    known = (route.path for route in routes if route.path_regex.match(scope["path"]))
+    return next(known, "unknown")
+
+
 class RequestLog:
     """Logs requests, one line each: endpoint, status, duration."""
 
@@ -220,8 +235,7 @@ class RequestLog:
             self._log_request(scope, status, time.monotonic() - start)
 
     def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
-        # An unknown path may contain anything.
-        path = scope["path"] if scope["path"] in PATHS else "unknown"
+        path = _pattern(scope)
         level = logging.WARNING if status >= _WRONG else logging.DEBUG
         if path == PROCESS and status < _WRONG:
             level = logging.INFO
@@ -232,6 +246,3 @@ class RequestLog:
                 return
             reported["suppressed"] = suppressed
         log.log(level, "%s answered with %s", path, status, extra=reported)
-
-
-PATHS = {PROCESS, "/healthz", "/readyz", "/metrics"}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from mailgres import database, measurements, migrate, queries
+from mailgres import database, measurements, queries
+from mailgres.schema import status
 
 if TYPE_CHECKING:
     from mailgres.worker.store import Store
@@ -46,7 +47,6 @@ class Ready:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._needed = migrate.head()
         self._lock = threading.Lock()
         self._known: Readiness | None = None
         self._until = 0.0
@@ -64,15 +64,17 @@ class Ready:
         try:
             with self._connect() as connection, connection.transaction():
                 connection.execute(QUERIES["limit"], {"milliseconds": "2000"})
-                row = connection.execute(QUERIES["schema_version"]).fetchone()
+                found = status.look(connection)
         except psycopg.OperationalError:
             return Readiness("the database does not answer")
         except psycopg.Error:
             return Readiness("the database has no schema of mailgres that this user may read")
-        schema = row[0] if row else None
-        if schema != self._needed:
-            return Readiness(f"the schema is not {self._needed}: run `mailgres migrate`", schema)
-        return Readiness(None, schema)
+        if found.works:
+            return Readiness(None, found.current)
+        if found.is_newer:
+            return Readiness("the schema is of a newer version of mailgres", found.current)
+        why = f"the schema is not {found.head}: run `mailgres migrate`"
+        return Readiness(why, found.current)
 
     def _connect(self) -> psycopg.Connection:
         # Not from the pool: that janitors and runs use all of it says nothing about the database.

@@ -21,9 +21,13 @@ from mailgres.errors import MailgresError
 from mailgres.http.access import is_loopback
 from mailgres.http.answers import DRAIN_SECONDS
 from mailgres.http.app import Service, make_app
+from mailgres.http.inbox import check_inbox, mount_inbox, open_inbox
 from mailgres.http.ready import Ready
+from mailgres.http.recorder import Recorder
 from mailgres.http.runs import Runs
+from mailgres.http.webhooks import Webhooks
 from mailgres.metrics import Exposition
+from mailgres.webhooks.sns import check_library
 
 if TYPE_CHECKING:
     import asyncio
@@ -182,18 +186,20 @@ def serving(
     stopping: threading.Event,
     *,
     open_metrics: bool = False,
+    inbox: bool = False,
 ) -> Iterator[None]:
     """Serve during the `with` block.
 
     Once `stopping` is set, runs give back what they have not started.
     """
-    check(settings)
+    check(settings, inbox=inbox)
     with _listen(settings.serve_host, settings.serve_port) as listener:
         if open_metrics and not is_loopback(listener.getsockname()[0]):
             raise MailgresError(
                 "--open-metrics is for a service that only this machine can reach",
                 "Set MAILGRES_METRICS_TOKEN, or let it listen on 127.0.0.1.",
             )
+        opened = open_inbox(settings) if inbox else None
         runs = Runs(pipeline, stopping)
         service = Service(
             runs,
@@ -203,21 +209,38 @@ def serving(
             metrics_token=settings.metrics_token,
             open_metrics=open_metrics,
         )
-        server = Server(make_app(service), listener, settings.grace.total_seconds())
+        recorder = Recorder(pipeline.store)
+        app = make_app(service, Webhooks(pipeline.live, recorder))
+        if opened:
+            mount_inbox(app, opened)
+        server = Server(app, listener, settings.grace.total_seconds())
         server.start()
         _announce(listener)
         try:
             yield
         finally:
             stopping.set()
+            if opened:
+                opened.close()
             server.stop()
             runs.close()
+            recorder.close()
 
 
-def check(settings: Settings) -> None:
-    """Refuse to serve without a secret."""
+def check(settings: Settings, *, inbox: bool = False) -> None:
+    """Refuse to serve without a secret, or without what its webhooks need."""
     if not settings.serve_secret:
         raise MailgresError("The HTTP service has no secret", HOW_TO_START)
+    if inbox:
+        check_inbox(settings)
+    for account in settings.receivers():
+        if account.kind == "ses":
+            check_library()
+            if not account.options.get("webhook_topics"):
+                raise MailgresError(
+                    f"The webhook of {account.name} accepts no topic",
+                    "Set ses_webhook_topics to the ARNs of the topics that SES publishes to.",
+                )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,5 +1,5 @@
 -- One chunk of each janitor. Lock and work are one statement, so that the lock belongs to the
--- transaction that works, also behind a transaction pooler. No row: somebody else is at it.
+-- transaction that works, also behind a transaction pooler. No row: another process has the lock.
 
 -- limits --
 SELECT pg_catalog.set_config('statement_timeout', '5s', true),
@@ -30,30 +30,24 @@ SELECT mailgres.fold_rollups(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lo
 -- delete_expired_rollups --
 SELECT mailgres.delete_expired_rollups(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 
+-- report_captured --
+SELECT mailgres.report_captured(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
+
+-- delete_captured --
+SELECT mailgres.delete_captured(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
+
+-- match_email_events --
+SELECT mailgres.match_email_events(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
+
 -- measure_depth --
 SELECT mailgres.measure_depth() WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 
 -- delete_stale_workers --
 SELECT mailgres.delete_stale_workers(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 
--- log_dead_letters --
-SELECT (x.done).handled, (x.done).to_log
-FROM (SELECT mailgres.log_dead_letters(%(chunk)s) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s)) OFFSET 0) x
-
--- notify_dead_letters --
-SELECT (x.done).handled, (x.done).to_log
-FROM (SELECT mailgres.notify_dead_letters(%(chunk)s, %(alert_email)s) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s)) OFFSET 0) x
-
--- check_alerts --
-SELECT (x.done).handled, (x.done).to_log
-FROM (SELECT mailgres.check_alerts(%(alert_email)s) AS done
-      WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s)) OFFSET 0) x
-
--- deliver_notifications --
-SELECT (x.done).handled, (x.done).notifications
-FROM (SELECT mailgres.deliver_notifications(%(webhook)s) AS done
+-- notify --
+SELECT (x.done).handled, (x.done).to_log, (x.done).to_post
+FROM (SELECT mailgres.notify(%(chunk)s, %(alert_email)s, %(webhook)s) AS done
       WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s)) OFFSET 0) x
 
 -- record_webhook_result --

@@ -1,10 +1,10 @@
-"""The ways by which people are told of what janitors find, whichever found it.
+"""The channels by which people are notified of alerts and dead letters.
 
-- The log: a line when what was found is committed. A worker that dies at that moment leaves none.
-- Email, to `alert_email` or a tenant's contact: enqueued by the transaction that keeps that people
-  were told, so exactly once.
-- The webhook, for operators: `mailgres.notifications` keeps what it has to be called with until it
-  was, so at least once; the janitor `deliver_notifications` does it, and nobody waits for it.
+- The log: a line after the commit. A worker that dies at that moment writes none.
+- Email, to `alert_email` or the contact of a tenant: enqueued in the transaction that marks people
+  as notified, so exactly once.
+- The webhook, for operators: a notification stays in `mailgres.notifications` until a call
+  succeeds, so at least once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,24 +28,84 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OPERATORS = "operators"
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+"""Seconds that a call may take, from looking up its host to the status of the answer."""
+
 _SLACK = ("hooks.slack.com", "hooks.slack-gov.com")
 _SIGNS = {"critical": ":red_circle:", "warning": ":large_orange_circle:", "info": ":white_circle:"}
+_LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+_ALERT_KEYS = ("rule", "subject", "severity", "figure", "threshold", "unit", "since")
 
 
-def log_mail(notice: dict[str, Any], action: str) -> None:
-    """Say if an email about something could not be enqueued."""
-    if notice["mail"]:
-        logger.error(
-            "the alert could not be enqueued: %s", notice["mail"], extra={"action": action}
-        )
+def report(
+    action: str, rows: Sequence[Sequence[Any]], alerts: AlertTargets, connect: Connect
+) -> None:
+    """Log what the notifier found, then call the webhook."""
+    for to_log, _ in rows:
+        for one in to_log:
+            _LOG[one["event"]](one, action)
+    if alerts.webhook:
+        to_post = [one for _, each in rows for one in each]
+        _post_all(to_post, alerts.webhook, alerts.webhook_format, action, connect)
 
 
-def line(event: str, alert: dict[str, Any]) -> str:
-    """An alert in a line."""
+def log_dead_letter(dead_letter: dict[str, Any], action: str) -> None:
+    """Log a dead letter in one line, without any content of the email."""
+    reported = {"nextRetryDelay": None, "isRetryable": False, "action": action}
+    logger.error(
+        "JobFailed: %s is dead: %s",
+        dead_letter["jobId"],
+        dead_letter["deadReason"],
+        extra={**dead_letter, **reported},
+    )
+
+
+def _log_new_dead_letters(notification: dict[str, Any], action: str) -> None:
+    known = {key: notification[key] for key in ("event", "audience", "reasons")}
+    logger.warning(
+        "%s new dead letters (%s)",
+        notification["new"],
+        notification["audience"],
+        extra={**known, "action": action, "emails": notification["new"]},
+    )
+    _log_mail_error(notification, action)
+
+
+def _log_alerts(notification: dict[str, Any], action: str) -> None:
+    """Log a line for each alert; the operators' notification has those of all tenants."""
+    _log_mail_error(notification, action)
+    if notification["audience"] != "operators":
+        return
+    for alert in notification["firing"]:
+        _log_alert(_LEVELS[alert["severity"]], "AlertFiring", alert, action)
+    for alert in notification["resolved"]:
+        _log_alert(logging.INFO, "AlertResolved", alert, action)
+    if notification["more"]:
+        about = {"action": action, "event": "Alerts", "more": notification["more"]}
+        logger.warning("and %s more alerts: see email_alerts", notification["more"], extra=about)
+
+
+def _log_alert(level: int, event: str, alert: dict[str, Any], action: str) -> None:
+    about = {key: alert[key] for key in _ALERT_KEYS} | {"action": action, "event": event}
+    logger.log(level, "%s", _line(event, alert), extra=about)
+
+
+def _log_mail_error(notification: dict[str, Any], action: str) -> None:
+    if why := notification["mail_error"]:
+        logger.error("the alert could not be enqueued: %s", why, extra={"action": action})
+
+
+_LOG = {
+    "JobFailed": log_dead_letter,
+    "DeadLetters": _log_new_dead_letters,
+    "Alerts": _log_alerts,
+}
+
+
+def _line(event: str, alert: dict[str, Any]) -> str:
     name = f"{alert['rule']} ({alert['subject']})" if alert["subject"] else str(alert["rule"])
     if event == "AlertResolved":
-        return f"over: {name}"
+        return f"resolved: {name}"
     return (
         f"{alert['severity']}: {name}: {alert['figure']} {alert['unit']},"
         f" threshold {alert['threshold']}; see {alert['runbook']}"
@@ -52,7 +113,7 @@ def line(event: str, alert: dict[str, Any]) -> str:
 
 
 def body(url: str, form: str, notification: dict[str, Any]) -> dict[str, Any]:
-    """What a webhook is called with: the news as they are, or as Slack wants a message."""
+    """Return the JSON for the webhook: the notification itself, or a message for Slack."""
     host = (urlsplit(url).hostname or "").lower()
     is_slack = form == "slack" or (form == "auto" and host in _SLACK)
     return {"text": "\n".join(_lines(notification))} if is_slack else notification
@@ -71,11 +132,11 @@ def _lines(notification: dict[str, Any]) -> list[str]:
     more = [f"and {notification['more']} more"] if notification["more"] else []
     return [
         *(
-            f"{_SIGNS[each['severity']]} {_plain(line('AlertFiring', each))}"
+            f"{_SIGNS[each['severity']]} {_plain(_line('AlertFiring', each))}"
             for each in notification["firing"]
         ),
         *(
-            f":large_green_circle: {_plain(line('AlertResolved', each))}"
+            f":large_green_circle: {_plain(_line('AlertResolved', each))}"
             for each in notification["resolved"]
         ),
         *more,
@@ -83,93 +144,31 @@ def _lines(notification: dict[str, Any]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Keep names from being read as links or as a call of everybody."""
+    """Escape names that Slack would read as links or as a mention of everyone."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def digest(webhook: str | None) -> str | None:
-    """What the database knows of a webhook: whether it is the one that failed."""
+    """Return what the database stores of a webhook: enough to know which one failed."""
     return hashlib.sha256(webhook.encode()).hexdigest()[:16] if webhook else None
 
 
-def log_dead_letters(
-    action: str, dead_letters: Sequence[dict[str, Any]], _alerts: AlertTargets, _connect: Connect
+def _post_all(
+    notifications: Sequence[dict[str, Any]], url: str, form: str, action: str, connect: Connect
 ) -> None:
-    """Log what was taken; nobody else will."""
-    log_dead(dead_letters, action)
+    """Call the webhook with each, in order, until one fails or the time is up.
 
-
-def log_dead(dead_letters: Sequence[dict[str, Any]], action: str) -> None:
-    """Log emails that died, each in a line, without a word of the email."""
-    for dead_letter in dead_letters:
-        reported = {"nextRetryDelay": None, "isRetryable": False, "action": action}
-        logger.error(
-            "JobFailed: %s is dead: %s",
-            dead_letter["jobId"],
-            dead_letter["deadReason"],
-            extra={**dead_letter, **reported, "event": "JobFailed"},
-        )
-
-
-def log_new_dead_letters(
-    action: str, notices: Sequence[dict[str, Any]], _alerts: AlertTargets, _connect: Connect
-) -> None:
-    """Log what people are told."""
-    for notice in notices:
-        known = {key: notice[key] for key in ("event", "audience", "reasons")}
-        logger.warning(
-            "%s new dead letters (%s)",
-            notice["new"],
-            notice["audience"],
-            extra={**known, "action": action, "emails": notice["new"]},
-        )
-        log_mail(notice, action)
-
-
-_ALERT_LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
-_ALERT_EVENTS = {"firing": "AlertFiring", "resolved": "AlertResolved"}
-_ALERT_KEYS = ("rule", "subject", "severity", "figure", "threshold", "unit", "since")
-
-
-def log_alerts(
-    action: str, notices: Sequence[dict[str, Any]], _alerts: AlertTargets, _connect: Connect
-) -> None:
-    """Log a line for each alert; those of tenants are among those of the operators."""
-    for notice in notices:
-        log_mail(notice, action)
-        if notice["audience"] != OPERATORS:
-            continue
-        for state, event in _ALERT_EVENTS.items():
-            for alert in notice[state]:
-                _log_alert(action, event, alert)
-        if notice["more"]:
-            about = {"action": action, "event": "Alerts", "more": notice["more"]}
-            logger.warning("and %s more alerts: see email_alerts", notice["more"], extra=about)
-
-
-def _log_alert(action: str, event: str, alert: dict[str, Any]) -> None:
-    about = {key: alert[key] for key in _ALERT_KEYS} | {"action": action, "event": event}
-    level = _ALERT_LEVELS[alert["severity"]] if event == _ALERT_EVENTS["firing"] else logging.INFO
-    logger.log(level, "%s", line(event, alert), extra=about)
-
-
-WEBHOOK_TIMEOUT_SECONDS = 10.0
-"""Seconds that a call may take, from looking up its host to the status of the answer."""
-
-
-def post_notifications(
-    action: str, notifications: Sequence[dict[str, Any]], alerts: AlertTargets, connect: Connect
-) -> None:
-    """Call the webhook with each, in order, until one fails."""
-    if alerts.webhook is None:
-        return
+    The others stay in the database, and a notifier takes them a minute later.
+    """
+    deadline = time.monotonic() + WEBHOOK_TIMEOUT_SECONDS
     for each in notifications:
-        why = _call(alerts.webhook, body(alerts.webhook, alerts.webhook_format, each))
-        noted = {"webhook": digest(alerts.webhook), "ok": why is None, "notification": each["id"]}
+        if time.monotonic() >= deadline:
+            return
+        why = _call(url, body(url, form, each))
+        result = {"webhook": digest(url), "ok": why is None, "notification": each["id"]}
         with connect() as connection, connection.transaction():
-            row = connection.execute(
-                queries.load("janitor/janitors.sql")["record_webhook_result"], noted
-            ).fetchone()
+            record = queries.load("janitor/janitors.sql")["record_webhook_result"]
+            row = connection.execute(record, result).fetchone()
         if why is None:
             continue
         logger.warning("the alert webhook failed: %s", why, extra={"action": action})
@@ -182,10 +181,10 @@ def post_notifications(
 
 
 def _call(url: str, body: dict[str, Any]) -> str | None:
-    """Call in a thread, which is left behind if it does not end in time.
+    """Call in a thread, which is left behind if it does not end in time; return the error.
 
-    Time limits of sockets do not help against a name server that hangs, nor against an answer
-    that comes byte by byte. Since ten failures are the most there can be, so are threads.
+    Socket timeouts do not help against a name server that hangs, nor against an answer that
+    arrives byte by byte. Ten failures switch the webhook off, so there are at most ten threads.
     """
     found: list[str | None] = []
     caller = threading.Thread(
@@ -197,9 +196,9 @@ def _call(url: str, body: dict[str, Any]) -> str | None:
 
 
 def _post(url: str, body: dict[str, Any]) -> str | None:
-    """Return why it failed, or None. The URL is a secret, and the texts of errors have it."""
+    """Return the error without its text, which contains the URL, a secret; None for success."""
     try:
-        # Of the answer, the status is all that is read.
+        # Only the status of the answer is read.
         with requests.post(
             url, json=body, timeout=WEBHOOK_TIMEOUT_SECONDS, allow_redirects=False, stream=True
         ) as answer:

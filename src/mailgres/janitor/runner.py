@@ -132,7 +132,7 @@ def _run_chunk(
 ) -> int | None:
     """Run one chunk; return how many rows it handled, or None if another process has the lock.
 
-    What the query found besides is added to `found`.
+    Its further columns are added to `found`.
     """
     parameters: dict[str, object] = {
         "chunk": size,
@@ -152,7 +152,8 @@ def _run_chunk(
         row = connection.execute(janitor.query, parameters).fetchone()
     if row is None:
         return None
-    found += (each for column in row[1:] for each in column)
+    if janitor.after:
+        found.append(row[1:])
     return int(row[0])
 
 

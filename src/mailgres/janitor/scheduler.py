@@ -1,6 +1,6 @@
-"""Runs the janitors at their intervals, in threads of their own, for as long as a worker lives.
+"""Run the janitors at their intervals, in threads of their own, while a worker runs.
 
-The only module that knows APScheduler.
+Only this module imports APScheduler.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Scheduler:
         self._clock = clock
 
     def start(self) -> None:
-        """Run every janitor now and then at its interval; returns at once."""
+        """Run every janitor now, then at its interval; return at once."""
         if self._scheduler is not None or self._stopped.is_set():
-            raise RuntimeError("the janitors were started before: make new ones")
+            raise RuntimeError("a scheduler can be started only once")
         _hush()
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -96,9 +96,9 @@ class Scheduler:
         threading.Thread(target=self._watch_clock, name="clock", daemon=True).start()
 
     def _watch_clock(self) -> None:
-        """Run all janitors when the clock went back: they wait for times that it would not reach.
+        """Run all janitors when the clock was set back: their next times are then too far away.
 
-        A clock that went ahead makes them run once early, which does no harm.
+        A clock that was set ahead makes them run once early, which does no harm.
         """
         before = self._clock() - time.monotonic()
         while not self._stopped.wait(CLOCK_CHECK_SECONDS):
@@ -106,14 +106,14 @@ class Scheduler:
             scheduler = self._scheduler
             if scheduler is not None and now < before - CLOCK_TOLERANCE_SECONDS:
                 log.warning(
-                    "the clock went back; janitors run now", extra={"action": "janitor.clock"}
+                    "the clock was set back; janitors run now", extra={"action": "janitor.clock"}
                 )
                 for job in scheduler.get_jobs():
                     job.modify(next_run_time=datetime.now(UTC))
             before = now
 
     def stop(self, timeout: float = STOP_TIMEOUT_SECONDS) -> bool:
-        """Start no more, and wait for those that run; returns whether all have ended.
+        """Start no more janitors and wait for the running ones; return whether all have ended.
 
         A janitor that runs ends after the chunk that it is at.
         """
@@ -140,7 +140,7 @@ class Scheduler:
                 self._idle.notify_all()
 
     def _note(self, janitor: Janitor, error: str | None) -> None:
-        """Let people hear of failures in a row; a success that follows no failure is no news."""
+        """Record a failure for the alerts, and the first success after it."""
         if error is not None:
             self._failing.add(janitor.name)
             note(janitor, self._connect, self._worker, error)
@@ -161,10 +161,7 @@ class Scheduler:
 
 
 def _hush() -> None:
-    """Keep APScheduler from logging every run, and every one that the last run made it skip.
-
-    Whoever wants to read that sets the level himself.
-    """
+    """Keep APScheduler from logging every run and every skipped run, unless a level was set."""
     theirs = logging.getLogger("apscheduler")
     if theirs.level == logging.NOTSET:
         theirs.setLevel(logging.ERROR)

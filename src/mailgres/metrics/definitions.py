@@ -138,6 +138,12 @@ _ALL = (
         "Used share of the tighter quota: 0 to 1; missing if there is none.",
         ("provider",),
     ),
+    Metric(
+        "reported_emails",
+        "gauge",
+        "Emails of the last 24 hours by what providers reported, and events without an email.",
+        ("event",),
+    ),
     Metric("workers", "gauge", "Workers with a heartbeat in the last 45 seconds."),
     Metric(
         "alerts_firing",

@@ -8,9 +8,6 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 SELECT pg_catalog.set_config('statement_timeout', %(milliseconds)s, true),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
--- schema_version --
-SELECT version_num FROM mailgres.schema_version
-
 -- hour --
 SELECT date_trunc('hour', mailgres.now(), 'UTC')
 
@@ -36,6 +33,9 @@ SELECT outcome, coalesce(sum(emails) FILTER (WHERE minute < %(until)s), 0)::bigi
 FROM mailgres.counted_by_minute
 WHERE minute >= %(since)s AND outcome IN ('sent', 'retry', 'deferred', 'dead', 'cancelled')
 GROUP BY 1
+
+-- reported --
+SELECT event, emails FROM mailgres.reported_emails()
 
 -- success --
 SELECT least(attempt, 20)::text, sum(sent)::double precision / sum(attempts)

@@ -139,6 +139,8 @@ def _providers(asked: _Asked) -> Iterator[Sample]:
 
 
 def _workers(asked: _Asked) -> Iterator[Sample]:
+    for event, emails in asked.rows("reported"):
+        yield "reported_emails", (event,), emails
     ((alive,),) = asked.rows("workers")
     yield "workers", (), alive
     for rule, severity, firing in asked.rows("alerts"):

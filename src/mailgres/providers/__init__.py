@@ -1,4 +1,4 @@
-"""Who sends: the interface of a provider, and those that need no account."""
+"""Providers: the services that send emails."""
 
 from mailgres.providers.base import Capabilities, NotMade, Provider
 

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from mailgres.providers.faults import Rule
     from mailgres.values.kinds import Kind
 
-    Keep = Callable[[Sequence[Mapping[str, Any]]], None]
+    Keep = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a provider can do.
 
-    `idempotent`: it takes keys, so that a call whose outcome is unknown may be repeated.
+    `idempotent`: it accepts keys, so that a call whose outcome is unknown may be repeated.
     `fixed_batches`: a call with several emails has one key, so it is repeated with the same emails
     in the same order, or not at all.
     """
@@ -31,15 +31,15 @@ class Capabilities:
 
 
 class NotMade(Exception):
-    """Raised by `send`: the call may be made again as if it never had been.
+    """Raised by `send`: it counts as if no call was made.
 
-    The emails go back into the queue and no retry is spent: for a provider that needs what the
-    queue itself needs, which is away.
+    The emails go back into the queue and no retry is spent. `capture` raises it while the database
+    is unreachable.
     """
 
 
 class Provider(Protocol):
-    """Sends messages. Threads call it at the same time."""
+    """Sends messages. Several threads use it at the same time."""
 
     @property
     def name(self) -> str:
@@ -53,27 +53,27 @@ class Provider(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """Its capabilities."""
         ...
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
         """Send up to `batch_size` messages in one call, and return a result for each, in order.
 
-        A fault of the call is a result, not an exception. An exception is a bug; the worker then
-        takes the outcome for unknown.
+        A fault of the call is a result, not an exception. An exception is a bug; the outcome then
+        counts as unknown.
         """
         ...
 
     def limits(self) -> Limits | None:
-        """What it has said of its limits by now: read after calls, kept for all workers."""
+        """Return the limits that it reported, if any; workers read them and share them."""
         ...
 
     def check(self) -> Result:
-        """Try the credentials without sending anything: `sent` if they are good."""
+        """Check the credentials without sending anything; `sent` means that they are valid."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
@@ -82,7 +82,8 @@ class Option:
     """A setting of a kind of provider: `{kind}_{name}` in the settings, `name` of an account.
 
     `also`: variables of other programs that mean the same. `needed`: an account cannot send without
-    it. `shared`: an account that does not set it uses the value of its kind.
+    it. `shared`: an account that does not set it uses the value of its kind. `receives`: it is for
+    the webhook of the account, not for sending.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Option:
     secret: bool = False
     needed: bool = False
     shared: bool = False
+    receives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a worker gives a provider.
+    """What a worker passes to a provider.
 
     `timeout`: seconds that a call may take. `connections`: how many calls are made at once.
-    `keep`: stores messages in the database, for `capture`.
+    `keep`: stores messages in the database, for the provider `capture`, and returns the faults that
+    it has to simulate.
     """
 
     timeout: float
@@ -119,13 +122,13 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class ProviderKind:
-    """Everything that mailgres knows of a kind of provider.
+    """The declaration of a kind of provider.
 
-    `open`: makes the provider of an account and connects nothing; it alone imports the kind's
-    library. `rules`: classify the faults of its calls. `captures`: emails stay in the database and
-    none leaves. `advice`: what to do about refused credentials. `spf`: what the SPF record of a
-    sender's domain needs. `mail_from`: the subdomain that has the SPF record, if the provider sends
-    from one. `dkim`: the name below the domain that has the provider's DKIM key, if it is known.
+    `open`: creates the provider of an account without connecting; only this function imports the
+    kind's library. `rules`: classify the faults of its calls. `captures`: emails are stored in the
+    database, not sent. `advice`: what to do about refused credentials. `spf`: what the SPF record
+    of a sender's domain needs. `mail_from`: the subdomain that has the SPF record, if the provider
+    sends from one. `dkim`: the name below the domain that has the provider's DKIM key, if known.
     """
 
     kind: str

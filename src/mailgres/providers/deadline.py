@@ -1,8 +1,8 @@
-"""Ends calls that take too long, however their answer comes.
+"""Ends calls that take too long, even if their answer arrives slowly.
 
-The timeout of a socket begins anew with every piece that arrives. A server that sends a byte now
-and then would keep a thread and its email for ever; so a thread of our own looks at the clock, and
-shuts the connection of a call that is over its time down. Whoever reads from it finds its end.
+The timeout of a socket starts again with every byte that arrives, so a server that sends a byte now
+and then would block a thread and its email forever. A separate thread watches the clock and shuts
+down the connection of a call that has exceeded its time; the reader then sees the end of the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """A call: when it has to be over, whether it was not, and the connection that it uses."""
+    """A call: its deadline, whether it expired, and its connection."""
 
     __slots__ = ("connection", "ends", "expired", "sock")
 
@@ -35,7 +35,7 @@ _current: ContextVar[Watch | None] = ContextVar("mailgres_watch", default=None)
 
 @contextmanager
 def within(seconds: float) -> Iterator[Watch]:
-    """Give the calls of this thread so much time; afterwards `expired` says if it was too little.
+    """Limit the time of this thread's calls; afterwards `expired` says whether it was exceeded.
 
     Only connections of `watched` pools are shut down.
     """
@@ -50,32 +50,32 @@ def within(seconds: float) -> Iterator[Watch]:
 
 
 class Watched:
-    """A mixin for connections of urllib3: each tells the call that uses it."""
+    """A mixin for connections of urllib3 that registers each with the call that uses it."""
 
     sock: socket.socket | None
     used_by: Watch | None = None
 
     def putrequest(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - http.client's
-        """Begin a request, maybe on a connection that is there already."""
+        """Start a request, perhaps on an open connection."""
         _watchman.follow(self, _current.get())
         super().putrequest(*args, **more)  # type: ignore[misc]
 
     def getresponse(self, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - http.client's
-        """Begin to read. A connection that is used once lets go of its socket before the body."""
+        """Start to read. A connection for one request drops its socket before the body is read."""
         if self.used_by is not None:
             self.used_by.sock = self.sock
         return super().getresponse(*args, **more)  # type: ignore[misc]
 
 
 def watched(pool: type[Any]) -> type[Any]:
-    """A pool of urllib3 like this one, whose connections end with the time of their call."""
+    """Return a subclass of a urllib3 pool whose connections end at the deadline of their call."""
     kind: type[Any] = pool.ConnectionCls
     connection = type(f"Watched{kind.__name__}", (Watched, kind), {})
     return type(f"Watched{pool.__name__}", (pool,), {"ConnectionCls": connection})
 
 
 class _Watchman:
-    """Knows the calls under way. State changes under the lock; a shutdown never waits."""
+    """Watches the calls in progress. State changes under the lock; a shutdown never waits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -100,13 +100,13 @@ class _Watchman:
             self._watches.discard(watch)
 
     def follow(self, connection: Watched, watch: Watch | None) -> None:
-        """Remember who uses a connection now: the call before may still be on its way out."""
+        """Record which call uses a connection: the call before may not have ended yet."""
         with self._changed:
             connection.used_by = watch
             if watch is not None:
                 watch.connection = connection
                 if watch.expired:
-                    raise TimeoutError("the call came too late to a connection")
+                    raise TimeoutError("the call got a connection after its deadline")
 
     def _run(self) -> None:
         with self._changed:
@@ -115,7 +115,7 @@ class _Watchman:
                 for watch in [each for each in self._watches if each.ends <= now]:
                     self._watches.discard(watch)
                     self._end(watch)
-                # Calls come and go all the time: it looks up when the first could be late.
+                # Calls start and end often: the thread sleeps until the first deadline.
                 self._looks_at = min((each.ends for each in self._watches), default=now + _IDLE)
                 self._changed.wait(max(self._looks_at - now, 0.0))
 
@@ -127,11 +127,11 @@ class _Watchman:
             return
         if sock := watch.sock or connection.sock:
             with suppress(OSError):
-                # Not as a TLS connection would: that is in another thread's hands.
+                # Not the TLS shutdown: another thread uses the TLS object.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 _IDLE = 3600.0
-"""Seconds between looks while nothing is under way."""
+"""Seconds between checks while no call is in progress."""
 
 _watchman = _Watchman()

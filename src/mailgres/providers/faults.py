@@ -1,7 +1,7 @@
-"""The faults of providers as data: what a fault looks like, and which class it is of.
+"""The faults of providers as data: rules that give each fault a class.
 
-Each provider's module has a table of rules; the first that fits a fault decides. What each class
-means for an email is in docs/lifecycle.md.
+Each provider's module has a table of rules; the first that matches a fault decides.
+docs/lifecycle.md says what each class means for an email.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from mailgres.model import Verdict
 
 Scope = Literal["message", "sender", "account"]
-"""Whom a fault concerns: this email, all emails with its from-address, or the whole account.
+"""What a fault affects: this email, all emails with its from-address, or the whole account.
 
-A provider that fails or cannot be reached fails for the whole account: this is what the circuit
-breaker counts.
+A provider that fails or cannot be reached affects the whole account; the circuit breaker counts
+such faults.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A fault as a provider tells it. What is None is not looked at.
+    """A pattern of faults and their class. A field that is None matches everything.
 
-    `text`: a regular expression searched in the provider's words, upper and lower case alike.
-    `pinned`: an earlier call with this email's key may have arrived, so nobody else may send it.
-    `suppress`: the address does not exist and must not be written to again.
+    `text`: a regular expression that is searched in the provider's text, ignoring case.
+    `pinned`: an earlier call with this email's key may have been accepted, so no other provider may
+    send it.
+    `suppress`: the address does not exist and is suppressed.
     """
 
     verdict: Verdict
@@ -42,7 +43,7 @@ class Rule:
     suppress: bool = False
 
     def fits(self, status: int | None, code: str | None, text: str) -> bool:
-        """Tell whether a fault looks like this."""
+        """Return whether a fault matches."""
         if self.code is not None and self.code != code:
             return False
         if isinstance(self.status, range) and (status is None or status not in self.status):
@@ -52,11 +53,11 @@ class Rule:
         return self.text is None or re.search(self.text, text, re.IGNORECASE) is not None
 
 
-UNKNOWN = Rule("transient", "A fault that no rule knows: tried again, with a warning in the log.")
+UNKNOWN = Rule("transient", "An unknown fault: retried, with a warning in the log.")
 
 
 def classify(
     rules: Sequence[Rule], *, status: int | None = None, code: str | None = None, text: str = ""
 ) -> Rule:
-    """The first rule that fits, or UNKNOWN."""
+    """Return the first rule that matches, or UNKNOWN."""
     return next((rule for rule in rules if rule.fits(status, code, text)), UNKNOWN)

@@ -1,4 +1,4 @@
-"""A provider that fails on purpose, by rule: for tests of everything around it."""
+"""A provider that fails on purpose, by rules: for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Fault:
     """When to fail, and how.
 
-    `calls`: the numbers of the calls that fail, counting from 1; `rate`: or this share of them.
-    `accepts`: the message goes out all the same, and only the answer is lost.
-    `delay`: seconds the call takes, failing or not.
+    `calls`: the numbers of the calls that fail, counting from 1. `rate`: the share of calls that
+    fail. `accepts`: the message is sent and only the answer is lost. `delay`: seconds that the call
+    takes, whether it fails or not.
     """
 
     verdict: Verdict = "transient"
@@ -37,7 +37,7 @@ class Fault:
 
 @dataclass
 class FaultyProvider:
-    """Wraps a provider; the first fault whose rule fits a call is what happens to it."""
+    """Wraps a provider; the first fault that matches a call happens."""
 
     inner: Provider
     faults: Sequence[Fault]
@@ -48,17 +48,17 @@ class FaultyProvider:
 
     @property
     def name(self) -> str:
-        """The name of the provider it stands for."""
+        """The name of the wrapped provider."""
         return self.inner.name
 
     @property
     def kind(self) -> str:
-        """The kind of the provider it stands for."""
+        """The kind of the wrapped provider."""
         return self.inner.kind
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the provider it stands for."""
+        """The capabilities of the wrapped provider."""
         return self.inner.capabilities
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
@@ -75,15 +75,15 @@ class FaultyProvider:
         return [Result(fault.verdict, code=fault.code, message=fault.message) for _ in messages]
 
     def limits(self) -> Limits | None:
-        """The limits of the provider it stands for."""
+        """Return the limits of the wrapped provider."""
         return self.inner.limits()
 
     def check(self) -> Result:
-        """Ask the provider it stands for."""
+        """Check the credentials of the wrapped provider."""
         return self.inner.check()
 
     def close(self) -> None:
-        """Close the provider it stands for."""
+        """Close the wrapped provider."""
         self.inner.close()
 
     def _next_fault(self) -> Fault | None:

@@ -1,8 +1,8 @@
-"""Texts as lines of a header, by RFC 5322, 2047 and 2231; nothing in them can break out.
+"""Writes header lines by RFC 5322, 2047 and 2231, safe from injection.
 
-Whatever is written here is checked first: a control character or a line break in any field makes
-the email unsendable, so that no value can add a line of its own. Texts are literal: what looks
-like an encoded word in a subject is encoded again, and arrives as it was written.
+Every value is checked first: a control character or a line break in any field makes the email
+unsendable, so that no value can add a line. Texts are literal: a subject that looks like an encoded
+word is encoded again, so that it is shown as it was written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import idna
 from mailgres.model import Result, Verdict
 
 LINE = 78
-"""Where lines are folded, if they can be; RFC 5322 forbids more than 998."""
+"""The length at which lines are folded, if possible; RFC 5322 forbids more than 998."""
 
 _LONGEST_WORD = 900
 _WORD_BYTES = 45  # an encoded word has at most 75 characters: 60 of base64 and its frame
@@ -36,14 +36,14 @@ _RESERVED = re.compile(
     "|received(?:-.*)?|(?:resent|content|arc|x-ses|x-mc|x-pm|x-mailgun|x-mj|x-mailin|x-sg)-.*",
     re.IGNORECASE,
 )
-"""Headers that an email may not bring, as mailgres, a server or a provider writes or acts on them.
+"""Headers that an email may not set: mailgres, a server or a provider writes or interprets them.
 
-`mailgres.are_headers` refuses the same at enqueue.
+`mailgres.are_headers` refuses the same names when an email is enqueued.
 """
 
 
 class Unsendable(Exception):
-    """An email cannot be written as a message: says why, and quotes nothing of it."""
+    """An email cannot be written as a message. The text quotes nothing of the email."""
 
     def __init__(self, code: str, message: str, verdict: Verdict = "permanent") -> None:
         self.code = code
@@ -53,22 +53,22 @@ class Unsendable(Exception):
 
     @property
     def result(self) -> Result:
-        """What a provider answers for such an email."""
+        """Return the result for such an email."""
         return Result(self.verdict, code=self.code, message=self.message, called=False)
 
 
 def plain(text: str, field: str) -> str:
-    """The text, if it is one line without control characters."""
+    """Return the text if it is one line without control characters."""
     if _CONTROL.search(text):
         raise Unsendable("invalid_header", f"{field} has a line break or a control character")
     return text
 
 
 def address(text: str, field: str) -> str:
-    """A plain address, its domain as DNS has it.
+    """Return a plain address with its domain in ASCII.
 
-    By IDNA 2008, which the standard library does not know: by its rules `faß.de` is another domain
-    than `fass.de`, and mail must not go to the wrong one.
+    It follows IDNA 2008, which the standard library does not support: in IDNA 2008 `faß.de` and
+    `fass.de` are different domains.
     """
     match = _ADDRESS.fullmatch(plain(text, field))
     if not match:
@@ -79,11 +79,11 @@ def address(text: str, field: str) -> str:
     try:
         return f"{local}@{idna.encode(domain, uts46=True).decode('ascii')}"
     except (idna.IDNAError, UnicodeError):
-        raise Unsendable("invalid_address", f"{field} has a domain that cannot exist") from None
+        raise Unsendable("invalid_address", f"{field} has an invalid domain") from None
 
 
 def split_mailbox(text: str, field: str) -> tuple[str, str]:
-    """Name and address of `Example <mail@example.com>`; the name is empty if there is none."""
+    """Split `Example <mail@example.com>` into name and address; the name may be empty."""
     match = _MAILBOX.fullmatch(plain(text, field).strip())
     if not match:
         return "", address(text.strip(), field)
@@ -94,15 +94,15 @@ def split_mailbox(text: str, field: str) -> tuple[str, str]:
 
 
 def mailbox(text: str, field: str) -> str:
-    """An address with or without a name, as a header has it."""
+    """Return an address with or without a name, for a header."""
     name, plain_address = split_mailbox(text, field)
     return f"{_phrase(name)} <{plain_address}>" if name else plain_address
 
 
 def readable_mailbox(text: str, field: str) -> str:
-    """An address with or without a name, for an API that encodes the name itself.
+    """Return an address with or without a name, for an API that encodes the name itself.
 
-    Quoted where it has to be: a comma or an @ in the name must not begin an address of its own.
+    The name is quoted if necessary: a comma or an @ in it must not start another address.
     """
     name, plain_address = split_mailbox(text, field)
     if not name:
@@ -122,13 +122,13 @@ def _quoted(name: str) -> str:
 
 
 def unstructured(text: str, field: str) -> str:
-    """A text such as a subject, in ASCII."""
+    """Return a text such as a subject, encoded in ASCII."""
     too_long = max(map(len, plain(text, field).split()), default=0) > _LONGEST_WORD
     return encoded_words(text) if too_long or not text.isascii() or "=?" in text else text
 
 
 def encoded_words(text: str) -> str:
-    """The text in the words of RFC 2047, each of whole characters."""
+    """Return the text as encoded words (RFC 2047); no character is split."""
     words, word = [], b""
     for character in text:
         encoded = character.encode()
@@ -141,14 +141,14 @@ def encoded_words(text: str) -> str:
 
 
 def own_header(name: str, value: str) -> str:
-    """A line that the email brings; those that mailgres or a server writes are refused."""
+    """Return a header that the email sets; refuse names in RESERVED."""
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
         raise Unsendable("invalid_header", "the email has a header that it may not set")
     return line(name, unstructured(value.replace("\t", " "), "a header of the email"))
 
 
 def line(name: str, value: str) -> str:
-    """A header, folded where it has blanks."""
+    """Return a header, folded at blanks."""
     lines, current = [], f"{name}:"
     for word in re.findall(r"(?<! )[ ]*+[^ ]++", f" {value.strip()}"):
         if len(current) + len(word) > LINE and current != f"{name}:":
@@ -160,7 +160,7 @@ def line(name: str, value: str) -> str:
 
 
 def parameter(name: str, value: str, field: str) -> str:
-    """A parameter of a header, such as a file's name, with the `;` before it."""
+    """Return a parameter of a header, such as a file's name, with the `;` before it."""
     if plain(value, field).isascii() and "=?" not in value:
         quoted = re.sub(r'(["\\])', r"\\\1", value)
         return f';\r\n {name}="{quoted}"'

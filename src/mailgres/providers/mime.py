@@ -1,8 +1,8 @@
-"""Writes an email as a message that any server takes: 7-bit lines, CRLF, nobody's Bcc in it.
+"""Writes an email as a message that any server accepts: 7-bit lines, CRLF, without Bcc.
 
-The Message-ID is made of the email's id and generation, so every try has the same and a reader's
-program can tell a second copy. The date is that of the try: an email that waited for its time, or
-for a provider, would otherwise look old to spam filters.
+The Message-ID consists of the email's id and generation, so that all attempts have the same and
+mail programs can recognise a second copy. The date is that of the attempt: an email that was
+scheduled or had to wait would otherwise look old to spam filters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONTENT_ID = re.compile(r"[A-Za-z0-9@._-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is written: the fields of a message before anything is encoded."""
+    """The fields of a message before they are encoded."""
 
     from_email: str
     to: str
@@ -58,9 +58,9 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who sends and who receives, as a server is told. The first recipient is the email's own.
+    """The sender and the recipients in the SMTP envelope. The first is `recipient_email`.
 
-    `needs_utf8`: an address has letters beyond ASCII before the @, which few servers take.
+    `needs_utf8`: an address has non-ASCII letters before the @, which few servers accept.
     """
 
     sender: str
@@ -68,23 +68,23 @@ class Envelope:
 
     @property
     def needs_utf8(self) -> bool:
-        """Whether only servers with SMTPUTF8 can take it."""
+        """Return whether only servers with SMTPUTF8 can accept it."""
         return not all(each.isascii() for each in (self.sender, *self.recipients))
 
 
 def message_id(message: Message) -> str:
-    """The Message-ID of an email, the same for every try."""
+    """Return the Message-ID of an email, the same for all attempts."""
     domain = sender_address(message).rpartition("@")[2]
     return f"<{message.email.id}.{message.email.generation}@{domain}>"
 
 
 def sender_address(message: Message) -> str:
-    """The plain from-address."""
+    """Return the plain from-address."""
     return sender_mailbox(message.from_email, "the from-address")
 
 
 def sender_mailbox(text: str, field: str) -> str:
-    """The plain address of a sender. What is wrong with it concerns all emails of this sender."""
+    """Return the plain address of a sender; a fault affects all emails of this sender."""
     try:
         return split_mailbox(text, field)[1]
     except Unsendable as fault:
@@ -92,7 +92,7 @@ def sender_mailbox(text: str, field: str) -> str:
 
 
 def envelope(message: Message) -> Envelope:
-    """Who sends and receives: the recipient, then the others, everybody once."""
+    """Return the envelope: the recipient, then the others, each address once."""
     email = message.email
     everybody = [
         address(email.recipient_email, "the recipient"),
@@ -102,7 +102,7 @@ def envelope(message: Message) -> Envelope:
 
 
 def compose(message: Message, now: datetime | None = None) -> bytes:
-    """The message, ready for a server; raises Unsendable."""
+    """Return the message in bytes for a server; raise Unsendable if it is invalid."""
     email = message.email
     return write(
         Letter(
@@ -123,7 +123,7 @@ def compose(message: Message, now: datetime | None = None) -> bytes:
 
 
 def write(letter: Letter) -> bytes:
-    """A letter as a message; raises Unsendable."""
+    """Return a letter as a message; raise Unsendable if it is invalid."""
     everybody = (letter.to, *letter.also_to)
     lines = [
         line("From", mailbox(letter.from_email, "the from-address")),
@@ -143,7 +143,7 @@ def write(letter: Letter) -> bytes:
 
 
 def _body(letter: Letter) -> bytes:
-    """The parts: texts, with the files that the HTML shows beside it, and the other files."""
+    """Return the parts: the texts with inline files, and the other files."""
     inline = [file for file in letter.attachments if file.content_id and letter.html]
     others = [file for file in letter.attachments if file not in inline]
     texts = [_text("plain", letter.text or "")] if letter.text or not letter.html else []
@@ -155,7 +155,7 @@ def _body(letter: Letter) -> bytes:
 
 
 def _multipart(subtype: str, parts: Sequence[bytes]) -> bytes:
-    # "=_" cannot be in a part that is encoded, and nobody guesses the rest.
+    # "=_" cannot be in an encoded part, and the rest is random.
     boundary = f"=_{secrets.token_hex(15)}"
     mark = f"--{boundary}".encode()
     head = f'Content-Type: multipart/{subtype};\r\n boundary="{boundary}"\r\n\r\n'.encode()
@@ -183,17 +183,17 @@ def _attached(file: Attachment) -> bytes:
 
 
 def check_file(file: Attachment) -> None:
-    """Refuse a file of which a field could add a line."""
+    """Refuse a file with a field that could add a line."""
     if not _CONTENT_TYPE.fullmatch(file.content_type):
-        raise Unsendable("invalid_attachment", "an attachment has no proper content type")
+        raise Unsendable("invalid_attachment", "an attachment has an invalid content type")
     if file.content_id and not _CONTENT_ID.fullmatch(file.content_id):
-        raise Unsendable("invalid_attachment", "an attachment has no proper content id")
+        raise Unsendable("invalid_attachment", "an attachment has an invalid content id")
     plain(file.filename, "the name of an attachment")
 
 
 def _file(file: Attachment, disposition: str) -> bytes:
     check_file(file)
-    # Messages and multiparts must not be in base64; as plain bytes they are saved all the same.
+    # Messages and multiparts must not be in base64; as plain bytes they can still be saved.
     structured = file.content_type.lower().startswith(("message/", "multipart/"))
     head = [
         line("Content-Type", "application/octet-stream" if structured else file.content_type),

@@ -1,4 +1,4 @@
-"""The faults that mailgres finds itself, before any provider is called."""
+"""The faults that mailgres finds itself, before a provider is called."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ OWN_RULES = (
         code="invalid_header",
     ),
     Rule("permanent", "A recipient is not an email address.", code="invalid_address"),
-    Rule("permanent", "A file has no proper content type or id.", code="invalid_attachment"),
+    Rule(
+        "permanent", "An attachment has an invalid content type or id.", code="invalid_attachment"
+    ),
     Rule(
         "permanent",
-        "An address has letters beyond ASCII before the @, which SES does not take.",
+        "An address has non-ASCII letters before the @, which SES does not accept.",
         code="address_not_ascii",
     ),
     Rule(
@@ -36,4 +38,4 @@ OWN_RULES = (
         scope="sender",
     ),
 )
-"""Every fault that needs no provider."""
+"""All faults that are found without a provider."""

@@ -1,7 +1,7 @@
-"""Preparing an email for its call: whatever that raises is the fault of this email alone.
+"""Prepares an email for its call: an exception is a fault of this email alone.
 
-No call was made for it, so nothing about it is uncertain, and the others of its batch go without
-it. Rows are checked when they are written; this is for what nobody has thought of.
+No call was made for it, so it is not uncertain, and the rest of its batch is sent without it. Rows
+are checked when they are written; this is a safety net for cases that the checks miss.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def prepare(make: Callable[[Message], T], message: Message) -> T | Result:
-    """What a provider needs for a message; or, if it cannot be made, the outcome."""
+    """Return what a provider needs for a message, or the outcome if that fails."""
     try:
         return make(message)
     except Unsendable as fault:
@@ -35,12 +35,12 @@ def prepare(make: Callable[[Message], T], message: Message) -> T | Result:
 
 
 def not_prepared(email: ClaimedEmail, error: Exception) -> Result:
-    """The outcome of an email with which our own code failed: it would fail again."""
+    """Return the outcome of an email that our own code cannot prepare: it would fail again."""
     place = where(error)
     log.error(
         "an email cannot be prepared: %s", place, extra={"action": "send", "jobId": str(email.id)}
     )
     message = "the email could not be prepared: see the log"
     fault = Result("permanent", code="not_prepared", message=message, detail=place, called=False)
-    # There may be more memory another time.
+    # A retry may have more memory.
     return replace(fault, verdict="transient") if isinstance(error, MemoryError) else fault

@@ -1,7 +1,7 @@
-"""How far a call over HTTP got, by what urllib3 raised, whoever has wrapped it.
+"""Finds out how far an HTTP call got, by the exception of urllib3, also if it is wrapped.
 
-In doubt it got through. A ProxyError alone says nothing: urllib3 takes a connection that was lost
-during the answer for one to the proxy that never came about.
+In doubt the request was sent. A ProxyError alone proves nothing: urllib3 also raises it if the
+connection to the proxy is lost during the answer.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _NEVER_CONNECTED = (
     urllib3.exceptions.LocationParseError,
     ssl.SSLCertVerificationError,
 )
-"""What can only happen before a request is on its way."""
+"""Exceptions that are only raised before a request is sent."""
 _NO_TUNNEL = "Tunnel connection failed"
-"""How http.client says that a proxy leads nowhere; it has no class for that."""
+"""The text of http.client for a proxy that cannot connect; there is no class for it."""
 
 
 def never_connected(error: BaseException) -> bool:
-    """Whether there was no connection that a request could have gone out on."""
+    """Return whether no connection was made, so that no request can have been sent."""
     return any(isinstance(cause, _NEVER_CONNECTED) or _no_tunnel(cause) for cause in causes(error))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised for: clients and urllib3 wrap each other's."""
+    """Yield the error and its causes: clients and urllib3 wrap each other's exceptions."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:

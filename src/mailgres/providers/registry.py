@@ -1,8 +1,9 @@
-"""The kinds of providers. A new one is a package that declares its kind, and a line here."""
+"""The kinds of providers. A new kind is a package that declares it, and a line here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from mailgres.errors import MailgresError
 from mailgres.providers.base import Runtime
@@ -38,4 +39,12 @@ def open_provider(account: Account, *, timeout: float, connections: int, keep: K
         # `settings.check_providers` also says how to set it.
         if option.needed and option.name not in account.options:
             raise MailgresError(f"the provider {account.name} needs {option.name}")
-    return kind.open(account, Runtime(timeout, connections, keep))
+    return kind.open(
+        replace(account, options=sending_options(account)), Runtime(timeout, connections, keep)
+    )
+
+
+def sending_options(account: Account) -> dict[str, Any]:
+    """Return the options of an account without those of its webhook."""
+    receiving = {option.name for option in PROVIDERS[account.kind].options if option.receives}
+    return {name: value for name, value in account.options.items() if name not in receiving}

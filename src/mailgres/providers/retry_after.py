@@ -1,4 +1,4 @@
-"""Reads `Retry-After`, which comes as seconds or as a date, and from anybody."""
+"""Reads `Retry-After`, which is seconds or a date, and may be wrong."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LONGEST = timedelta(days=1)
-"""Nobody is believed who asks for more: a slip of theirs must not stop the mail for ever."""
+"""Longer waits are cut: a mistake of a provider must not stop emails for weeks."""
 
 _LONGEST_VALUE = 100
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 
 
 def retry_after(value: str | None, now: datetime, longest: timedelta = LONGEST) -> timedelta | None:
-    """How long to wait; None if the header is missing or makes no sense. Never raises.
+    """Return the time to wait; None if the header is missing or invalid. Never raises.
 
-    `now`: by the clock that a date in it is of. A time that has passed is now: they said that we
-    may come back.
+    `now`: the time on the clock of a date in the header. A time in the past means now.
     """
     wait = _wait(value[:_LONGEST_VALUE].strip(), now) if isinstance(value, str) else None
     return None if wait is None else min(max(wait, timedelta(0)), longest)
 
 
 def server_time(headers: Mapping[str, str], ours: datetime) -> datetime:
-    """What time it is where the answer came from; `ours` if it does not say.
+    """Return the time on the server's clock, or `ours` if the answer has no date.
 
-    A date in an answer is of that clock, and ours may be wrong.
+    Dates in an answer refer to that clock, and ours may be wrong.
     """
     try:
         return _date(headers.get("date", ""))
@@ -49,5 +48,5 @@ def _wait(value: str, now: datetime) -> timedelta | None:
 
 def _date(value: str) -> datetime:
     date = parsedate_to_datetime(value)
-    # "-0000" is the standard's way to say that UTC is meant
+    # "-0000" means UTC in RFC 5322
     return date if date.tzinfo else date.replace(tzinfo=UTC)

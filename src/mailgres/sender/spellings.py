@@ -39,14 +39,14 @@ _NAMED = {"&": "|&amp;", "'": "|&apos;", "+": "|&plus;|%20"}
 
 
 def names_somebody(text: str) -> bool:
-    """Whether a text, alone, identifies a person."""
+    """Return whether a text, alone, identifies a person."""
     if not re.search(r"[^\W\d_]", text):
         return sum(map(str.isdigit, text)) >= SHORTEST_NUMBER
     return len(text) >= SHORTEST and text.lower() not in ORDINARY
 
 
 def may_be_in(local: str, lowered: str) -> bool:
-    """Whether the local part may be in a lower-case text: no spelling changes its letters."""
+    """Return whether the local part may be in a lower-case text: spellings keep its letters."""
     letters = re.search(r"[a-z0-9]+", local.lower())
     return bool(local) and (letters is None or letters[0] in lowered)
 

@@ -37,12 +37,12 @@ class Accounts(NamedTuple):
 
 
 def is_variable(variable: str) -> bool:
-    """Whether a variable belongs to an account, perhaps to one that this process does not use."""
+    """Return whether a variable belongs to an account, also to one that is not used here."""
     return _OF_ACCOUNTS.fullmatch(variable) is not None
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option, by its name in the file, must not be shown."""
+    """Return whether an option, by its name in the file, must not be shown."""
     _, name, option = key.split(".")
     return DEFINITIONS[f"{kind_of(name)}_{option}"].secret
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ from mailgres.settings import files
 from mailgres.settings.account_loading import TABLE, is_secret, is_variable, read_accounts
 from mailgres.settings.definitions import PREFIX, Origin
 from mailgres.settings.errors import InvalidSettings, Problem
-from mailgres.settings.model import DEFINITIONS, PROFILES, Settings
+from mailgres.settings.model import DEFINITIONS, PROFILES, Settings, Source
 from mailgres.values.kinds import BadValue, suggestion
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def load(
     MAILGRES_CONFIG, names the file; otherwise `mailgres.toml` in `directory` is read if it exists.
     An empty variable counts as not set.
     """
+    again = partial(load, dict(environ), dict(flags or {}), directory)
     said = {name: value for name, value in (flags or {}).items() if value is not None}
     file = _file(environ, said.pop("config", None), directory)
     problems = [*_unknown_flags(said), *_unknown_variables(environ)]
@@ -60,7 +62,8 @@ def load(
     if file:
         file.warn_if_open(_secrets(accounts.origins))
     origins = {name: each.origin for name, each in given.items()} | accounts.origins
-    return Settings(**values, named_accounts=accounts.found, origins=origins)
+    source = Source(file.path, again) if file else None
+    return Settings(**values, named_accounts=accounts.found, origins=origins, source=source)
 
 
 def _secrets(of_accounts: Iterable[str]) -> Iterable[str]:
@@ -98,7 +101,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _is_of_kubernetes(variable: str, value: str) -> bool:
-    """Whether a variable is Kubernetes' for a service: MAILGRES_SERVE_PORT of mailgres-serve."""
+    """Return whether Kubernetes set a variable: MAILGRES_SERVE_PORT of mailgres-serve."""
     return "://" in value and _OF_KUBERNETES.fullmatch(variable) is not None
 
 

@@ -26,10 +26,12 @@ from mailgres.values.kinds import (
     Rate,
     Text,
 )
+from mailgres.values.several import SIGNING_SECRETS
 from mailgres.values.urls import DatabaseUrl, WebhookUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 Profile = Literal["production", "development", "gateway"]
 Listen = Literal["auto", "on", "off"]
@@ -84,6 +86,14 @@ class Explanation:
     name: str
     value: str
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Source:
+    """The file that settings came from, and how to load them again."""
+
+    path: Path
+    load: Callable[[], Settings]
 
 
 ProviderSettings: Any = make_dataclass(
@@ -217,6 +227,23 @@ class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known 
         None,
         secret=True,
     )
+    events_secret: tuple[str, ...] | None = setting(
+        SIGNING_SECRETS,
+        "Signing secret of events that /webhooks/events accepts for every provider.",
+        None,
+        secret=True,
+    )
+    inbox_secret: str | None = setting(
+        _TOKEN,
+        "Secret that people enter to open the inbox of `mailgres serve --inbox`.",
+        None,
+        secret=True,
+    )
+    inbox_hosts: str = setting(
+        Text("host names with commas, such as mail.example.com", r"[\w.,\[\]:-]+", "HOST,…", 1000),
+        "Host names under which browsers reach the inbox.",
+        "localhost,127.0.0.1,[::1]",
+    )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "Format of logs; `auto` is console at a terminal.", "auto"
     )
@@ -225,6 +252,7 @@ class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known 
     )
     named_accounts: tuple[Account, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    source: Source | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         problems = []
@@ -267,6 +295,15 @@ class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known 
     def accounts(self) -> tuple[Account, ...]:
         """Return the accounts that send, in order of preference."""
         return tuple(map(self._account, self.providers))
+
+    def receivers(self) -> tuple[Account, ...]:
+        """Return the accounts that have a webhook, also those that this process does not send with.
+
+        Plain accounts come first.
+        """
+        names = dict.fromkeys([*OPTIONS, *(each.name for each in self.named_accounts)])
+        accounts = map(self._account, names)
+        return tuple(each for each in accounts if each.options.get("webhook_secret"))
 
     def _account(self, name: str) -> Account:
         """Return an account: a plain name has the settings of its kind, others their own."""

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from mailgres import queries
-from mailgres.errors import UnknownTemplate
+from mailgres.errors import InvalidTemplate, UnknownTemplate
 from mailgres.sqlstates import from_database
 from mailgres.templates.content import contents_from_json
 from mailgres.templates.draft import SETTINGS, Draft, suggestion
@@ -49,9 +49,15 @@ class Pushed:
 
 
 def load_contents(conn: psycopg.Connection[Any], name: str, version: int) -> dict[str, Content]:
-    """Return the content of a version by locale; empty if there is no such version."""
+    """Return the content of a version by locale; empty if there is no such version.
+
+    Errors are the driver's: a worker has to know that the database is away, and the email is not at
+    fault.
+    """
     arguments = {"name": name, "version": version}
-    return contents_from_json(_value(conn, "template_contents", arguments))
+    with conn.cursor() as cursor:
+        row = cursor.execute(QUERIES["template_contents"], arguments).fetchone()
+    return contents_from_json(row[0] if row else None)
 
 
 def push(conn: psycopg.Connection[Any], draft: Draft) -> Pushed:
@@ -79,6 +85,28 @@ def _change(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
     if before["active_version"] != after["active_version"]:
         return "new version"
     return "unchanged" if before == after else "settings"
+
+
+def rollback(
+    conn: psycopg.Connection[Any], name: str, version: int | None = None
+) -> tuple[int, int]:
+    """Activate an earlier version, by default the one before; return the old and the new one.
+
+    The variables that emails must have are derived from the content of that version.
+    """
+    found = find(conn, name)
+    if version is None:
+        earlier = [each for each in found.versions if each < found.active_version]
+        if not earlier:
+            raise InvalidTemplate(
+                f"{name!r} has no version before {found.active_version}, the active one",
+                f"Its versions are: {', '.join(map(str, found.versions))}.",
+            )
+        version = earlier[-1]
+    required = read(conn, found, version).derived_variables()
+    arguments = {"name": name, "version": version, "required": required}
+    before: int = _value(conn, "activate_version", arguments)
+    return before, version
 
 
 def retire(conn: psycopg.Connection[Any], name: str) -> bool:

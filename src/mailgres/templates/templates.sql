@@ -9,6 +9,9 @@ SELECT to_jsonb(t) - 'updated_at' FROM public.email_templates t WHERE t.template
 -- push_template --
 SELECT mailgres.push_template(%(name)s, %(contents)s, %(settings)s, %(default_locale)s)
 
+-- activate_version --
+SELECT mailgres.activate_version(%(name)s, %(version)s, %(required)s::text[])
+
 -- retire_template --
 SELECT mailgres.retire_template(%(name)s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,6 +15,8 @@ from mailgres.janitor.scheduler import Scheduler
 from mailgres.providers.registry import PROVIDERS, open_provider
 from mailgres.safe_errors import reason
 from mailgres.sender import Renderer, Sender
+from mailgres.settings.live import LiveSettings
+from mailgres.worker.credentials import following
 from mailgres.worker.registration import register_worker
 from mailgres.worker.store import Store
 from mailgres.worker.worker import Worker
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mailgres.providers import Provider
-    from mailgres.settings import Settings
+    from mailgres.settings import Account, Settings
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +66,14 @@ class Pipeline:
 
     def __init__(
         self,
-        settings: Settings,
+        live: LiveSettings,
         store: Store,
         providers: dict[str, Provider],
         *,
         on_demand: bool = False,
     ) -> None:
-        self.settings = settings
+        self.live = live
+        self.settings = settings = live.current
         self.store = store
         self.providers = tuple(providers)
         self.sends = any(not PROVIDERS[provider.kind].captures for provider in providers.values())
@@ -120,7 +124,9 @@ def open_pipeline(
         providers = open_providers(settings, store)
         try:
             register_worker(settings, store, providers, guest=guest)
-            yield Pipeline(settings, store, providers, on_demand=on_demand)
+            live = LiveSettings(settings)
+            with following(live, providers, partial(_open_provider, settings, store)):
+                yield Pipeline(live, store, providers, on_demand=on_demand)
         finally:
             _sign_off(store)
             for provider in providers.values():
@@ -187,14 +193,17 @@ def open_providers(settings: Settings, store: Store) -> dict[str, Provider]:
     """Return the providers that the settings name, in that order."""
     settings.check_providers()
     return {
-        account.name: open_provider(
-            account,
-            timeout=settings.provider_timeout.total_seconds(),
-            connections=settings.concurrency,
-            keep=store.capture,
-        )
-        for account in settings.accounts()
+        account.name: _open_provider(settings, store, account) for account in settings.accounts()
     }
+
+
+def _open_provider(settings: Settings, store: Store, account: Account) -> Provider:
+    return open_provider(
+        account,
+        timeout=settings.provider_timeout.total_seconds(),
+        connections=settings.concurrency,
+        keep=store.capture,
+    )
 
 
 def _claim_size(settings: Settings, providers: dict[str, Provider]) -> int:

@@ -39,6 +39,10 @@ SLEEP_REGISTRATION = 60 * SECOND
 """How long a registration as sleeping is valid; it is renewed at half of that."""
 MAX_CONNECT_ATTEMPTS = 6
 """Attempts to reach the database, each after twice the wait, before a run may stop waiting."""
+SCHEMA_CHANGED = (psycopg.errors.DatatypeMismatch, psycopg.errors.FeatureNotSupported)
+"""A column was added to email_queue while a claim, whose result is its row, was under way."""
+MAX_SCHEMA_CHANGES = 5
+"""Claims in a row that may fail so; a migration changes the table once or twice."""
 
 
 def jitter() -> float:
@@ -61,15 +65,16 @@ class Claimer:
         self._empty = 0
         self._overdue = 0
         self._trouble = 0
+        self._changed = 0
 
     @property
     def in_trouble(self) -> bool:
-        """Whether the last call found the database unreachable."""
+        """Return whether the last call found the database unreachable."""
         return self._trouble > 0
 
     @property
     def gave_up(self) -> bool:
-        """Whether the database has been unreachable for several attempts."""
+        """Return whether the database has been unreachable for several attempts."""
         return self._trouble >= MAX_CONNECT_ATTEMPTS
 
     def claim(self, limit: int) -> list[ClaimedEmail]:
@@ -82,7 +87,13 @@ class Claimer:
         except (*UNREACHABLE, DatabaseUnreachable) as error:
             self._lose_connection(error)
             return []
-        self._trouble = 0
+        except SCHEMA_CHANGED:
+            self._changed += 1
+            if self._changed > MAX_SCHEMA_CHANGES:
+                raise
+            log.info("the schema changed during a claim: claiming again", extra={"action": "claim"})
+            return []
+        self._trouble = self._changed = 0
         measurements.LAST_CLAIM.note()
         self._empty = 0 if emails else self._empty + 1
         return emails

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from mailgres.janitor.notify import log_dead
+from mailgres.janitor.notify import log_dead_letter
 from mailgres.model import Outcome, Result
 from mailgres.outage import level
 from mailgres.safe_errors import reason
@@ -208,13 +208,17 @@ class Finisher(threading.Thread):
         if self._logged_blocked:
             self._logged_blocked.difference_update(outcome.email.claim for outcome in batch)
         if dead := [one.id for one in not_sent if _kind(one) == "dead"]:
-            self._log_dead(dead)
+            self.log_dead_letters(dead)
 
-    def _log_dead(self, ids: Sequence[UUID]) -> None:
+    def log_dead_letters(self, ids: Sequence[UUID] | None = None) -> bool:
+        """Log these dead letters, or some that no process has logged; return whether any."""
         try:
-            log_dead(self.store.log_dead_letters(ids), "finish")
+            found = self.store.log_dead_letters(ids)
         except (psycopg.Error, PoolTimeout, PoolClosed):
-            return  # a janitor logs them
+            return False  # the notifier logs them
+        for each in found:
+            log_dead_letter(each, "finish")
+        return bool(found)
 
 
 def _parts(call: CallOutcomes) -> list[CallOutcomes]:

@@ -177,7 +177,7 @@ class WorkerSlot:
 
     @property
     def failed(self) -> bool:
-        """Whether the last worker here ended with an error.
+        """Return whether the last worker here ended with an error.
 
         SIGTERM counts as success: an interpreter that is about to exit no longer handles it.
         """

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from mailgres.database import first_line
-from mailgres.errors import MailgresError
+from mailgres.errors import MailgresError, MigrationFailed
 from mailgres.providers.registry import PROVIDERS
+from mailgres.schema import status as schema
 from mailgres.settings import DEFINITIONS
 from mailgres.sqlstates import from_database
 
@@ -39,6 +40,7 @@ def register_worker(
 
     A `guest` registers nothing: it uses the queue as it is.
     """
+    _check_schema(settings)
     try:
         store.senders()  # fails if there is no queue
         if not guest:
@@ -52,6 +54,17 @@ def register_worker(
     if store.pooled and not store.listens and settings.listen == "auto":
         log.warning(
             "behind a transaction pooler: new emails are found by polling",
+            extra={"action": "start"},
+        )
+
+
+def _check_schema(settings: Settings) -> None:
+    """Refuse a schema that is older than this worker, or that asks for a newer one."""
+    try:
+        schema.check(settings.database_url)
+    except MigrationFailed:
+        log.warning(
+            "the version of the schema could not be read: GRANT mailgres_worker to this role",
             extra={"action": "start"},
         )
 

@@ -152,10 +152,10 @@ class Store:
                 connection.execute(QUERIES["limit_locks"], {"milliseconds": str(LOCK_TIMEOUT)})
             return self._ask(connection, "finish", {"outcomes": document}, Settled)
 
-    def log_dead_letters(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:
-        """Return what to log about these dead letters, unless it was logged already."""
+    def log_dead_letters(self, ids: Sequence[UUID] | None) -> list[dict[str, Any]]:
+        """Return what to log about these dead letters, or any, unless it was logged already."""
+        parameters = {"ids": None if ids is None else list(ids)}
         with self.connection() as connection:
-            parameters = {"limit": len(ids), "ids": list(ids)}
             row = connection.execute(QUERIES["log_dead_letters"], parameters).fetchone()
         return row[0] if row else []
 
@@ -187,10 +187,11 @@ class Store:
             (found,) = self._ask(connection, "use_defaults", parameters, UsedDefaults)
         return found
 
-    def capture(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Store messages instead of sending them."""
+    def capture(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Store messages instead of sending them; return the faults to simulate, by key."""
         with self.connection() as connection:
-            connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
+            found = connection.execute(QUERIES["capture"], {"messages": Jsonb(messages)})
+            return dict(found.fetchall())
 
     def use_providers(self, providers: Sequence[Mapping[str, Any]]) -> UsedProviders:
         """Register the providers of this worker, in the order of preference."""

@@ -25,7 +25,7 @@ FROM mailgres.finish(%(outcomes)s)
 WHERE status IS DISTINCT FROM 'sent'
 
 -- log_dead_letters --
-SELECT to_log FROM mailgres.log_dead_letters(%(limit)s, %(ids)s)
+SELECT mailgres.log_dead_letters(p_ids => %(ids)s)
 
 -- extend --
 SELECT mailgres.extend(leases.token, leases.ids, %(lease)s), leases.token
@@ -77,7 +77,7 @@ SELECT tenant_id, from_email, reply_to FROM mailgres.tenants
 WHERE from_email IS NOT NULL OR reply_to IS NOT NULL
 
 -- capture --
-SELECT mailgres.capture(%(messages)s)
+SELECT key, fault FROM mailgres.capture(%(messages)s)
 
 -- use_providers --
 SELECT was_initial, wanted, actual, other_limits FROM mailgres.use_providers(%(providers)s)

@@ -12,9 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from mailgres.errors import DatabaseUnreachable
-from mailgres.janitor import WorkerInfo
-from mailgres.janitor.janitors import LOG_DEAD_LETTERS
-from mailgres.janitor.runner import attempt
 from mailgres.model import Outcome, Result
 from mailgres.outage import level
 from mailgres.providers import NotMade
@@ -113,8 +110,9 @@ class Worker:
         if max_seconds:
             self._ends_at = time.monotonic() + max_seconds
         done = self._work(until_empty=True, once=once)
-        # A claim also settles expired and crashed emails, and there may be no janitor to log that.
-        attempt(LOG_DEAD_LETTERS, self.store.borrow, WorkerInfo(self.store.worker))
+        # A claim also settles expired and crashed emails, and there may be no notifier to log that.
+        while self.finisher.log_dead_letters():
+            pass
         return done
 
     def _work(self, *, until_empty: bool, once: bool = False) -> Summary:

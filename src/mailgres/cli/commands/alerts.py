@@ -1,38 +1,52 @@
-"""`mailgres alerts`: see what fires, change the rules, watch from outside."""
+"""`mailgres alerts`: list firing alerts, change the rules, check from outside."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mailgres import __version__, database
+from mailgres import __version__, database, runbook
 from mailgres import janitor as janitors
 from mailgres.cli.commands.janitor import explained
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import json_option, settings_options
-from mailgres.cli.support.output import moment, print_rows, reader
+from mailgres.cli.support.output import figure, print_rows, reader, time_cell
+from mailgres.cli.support.tables import Column
 from mailgres.cli.support.timeline import length
-from mailgres.values.kinds import Duration
+from mailgres.errors import UnknownAlertRule
+from mailgres.values.kinds import Duration, suggestion
 
 if TYPE_CHECKING:
     from mailgres.settings import Settings
 
 _WINDOW = Duration("1s", "7d")
 _SEVERITIES = ("info", "warning", "critical")
-_HEAD = ("severity", "rule", "subject", "figure", "threshold", "since", "what to do")
-_RULES_HEAD = ("rule", "threshold", "window", "least", "severity", "means")
+_HEAD = (
+    "severity",
+    "rule",
+    "subject",
+    "figure",
+    "threshold",
+    "since",
+    Column("what to do", below="{}"),
+)
+_rule_argument = click.argument("rule", shell_complete=names_of("rules"))
+_RULES_HEAD = ("rule", "threshold", "window", "least", "severity", Column("means", below="{}"))
 
 
-@click.group()
+@click.group(cls=Group)
 def alerts() -> None:
-    """See which alerts fire, and change when they do.
+    """List firing alerts and change the alert rules.
 
-    Workers tell people by log, email and webhook; docs/runbook.md says what to do about each.
+    Workers notify by log, email and webhook; `mailgres alerts explain RULE` says what to do.
     """
 
 
@@ -40,7 +54,7 @@ def alerts() -> None:
 @json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
-    """List the alerts that fire now, the most severe first.
+    """List the alerts that are firing, the most severe first.
 
     \b
     Examples:
@@ -49,14 +63,14 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as asked:
         found = asked.ask("alerts")
-    print_rows(found, _HEAD, _row, json_=as_json_, empty="Nothing fires.")
+    print_rows(found, _HEAD, _row, json_=as_json_, empty="No alert is firing.")
 
 
 @alerts.command()
 @json_option
 @database_url_option
 def rules(*, as_json_: bool, database_url: str | None) -> None:
-    """List the rules: when each fires, and what that means.
+    """List the alert rules: when each fires and what it means.
 
     \b
     Example:
@@ -67,12 +81,35 @@ def rules(*, as_json_: bool, database_url: str | None) -> None:
     print_rows(found, _RULES_HEAD, _rule, json_=as_json_)
 
 
+@alerts.command()
+@_rule_argument
+def explain(*, rule: str) -> None:
+    """Print what an alert means, what to check and what to do: its section of the runbook.
+
+    It needs no database.
+
+    \b
+    Example:
+      mailgres alerts explain circuit_open
+    """
+    sections = runbook.sections()
+    if rule not in sections:
+        meant = suggestion(rule, sections)
+        hint = f"Did you mean {meant}? " if meant else ""
+        raise UnknownAlertRule(
+            f"There is no alert rule {rule!r}", f"{hint}`mailgres alerts rules` shows all."
+        )
+    click.echo(sections[rule])
+
+
 @alerts.command("set")
-@click.argument("rule")
-@click.option("--threshold", type=float, metavar="NUMBER", help="Above this it fires.")
-@click.option("--window", type=reader(_WINDOW), metavar="DURATION", help="The time looked at.")
-@click.option("--severity", type=click.Choice(_SEVERITIES), help="How bad it is.")
-@click.option("--on/--off", "enabled", default=None, help="Whether it fires at all.")
+@_rule_argument
+@click.option("--threshold", type=float, metavar="NUMBER", help="The alert fires above this value.")
+@click.option(
+    "--window", type=reader(_WINDOW), metavar="DURATION", help="The time window of the figure."
+)
+@click.option("--severity", type=click.Choice(_SEVERITIES), help="The severity of the alert.")
+@click.option("--on/--off", "enabled", default=None, help="Enable or disable the rule.")
 @dry_run_option
 @database_url_option
 def set_(
@@ -85,7 +122,7 @@ def set_(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Change a rule; what is not named stays.
+    """Change an alert rule; options that are not given stay as they are.
 
     \b
     Examples:
@@ -104,14 +141,14 @@ def set_(
 
 @alerts.command()
 @click.option(
-    "--notify", is_flag=True, help="Also tell by log, email and webhook, as a worker does."
+    "--notify", is_flag=True, help="Also notify by log, email and webhook, as a worker does."
 )
 @settings_options("database_url", "alert_email", "alert_webhook", "alert_webhook_format")
 def check(*, settings: Settings, notify: bool) -> None:
-    """Watch from outside: exit with 1 and say what fires if something critical does.
+    """Exit with 1 and list the alerts if a critical alert is firing.
 
-    For cron, because workers that are dead tell nobody. With --notify the alerts are also told as
-    a worker tells them: each once.
+    Run it from cron, because dead workers do not notify. With --notify it also notifies as a worker
+    does: once for each alert.
 
     \b
     Example:
@@ -131,7 +168,7 @@ def check(*, settings: Settings, notify: bool) -> None:
 @dry_run_option
 @database_url_option
 def reset_webhook(*, dry_run: bool, database_url: str | None) -> None:
-    """Call the alert webhook again after it was switched off for its failures.
+    """Enable the alert webhook again after failures disabled it.
 
     \b
     Example:
@@ -139,7 +176,7 @@ def reset_webhook(*, dry_run: bool, database_url: str | None) -> None:
     """
     with operator(database_url, dry_run=dry_run) as asked:
         (was_off,) = asked.ask("reset_webhook")
-    click.echo("The webhook is called again." if was_off else "The webhook was not switched off.")
+    click.echo("The webhook is enabled again." if was_off else "The webhook was not disabled.")
 
 
 def _notify(settings: Settings) -> None:
@@ -147,12 +184,12 @@ def _notify(settings: Settings) -> None:
         settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
     )
     worker = janitors.WorkerInfo("", __version__, alerts=reported)
-    for name in ("check_alerts", "deliver_notifications"):
-        picked = janitors.JANITORS[name]
-        with explained(picked):
-            janitors.run(
-                picked, lambda: database.connect(settings.database_url, autocommit=True), worker
-            )
+    # Without a chunk it takes no dead letters to log: the log is that of the workers.
+    notifier = replace(janitors.JANITORS["notify"], chunk=None)
+    with explained(notifier):
+        janitors.run(
+            notifier, lambda: database.connect(settings.database_url, autocommit=True), worker
+        )
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
@@ -160,9 +197,9 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
         one["severity"],
         one["rule"],
         one["subject"] or "-",
-        f"{one['figure']} {one['unit']}",
+        figure(one["figure"], one["unit"]),
         f"{one['threshold']}",
-        moment(one["since"]),
+        time_cell(one["since"]),
         one["what_to_do"],
     )
 

@@ -1,4 +1,4 @@
-"""`mailgres cancel`: one email, or all that a filter leaves."""
+"""`mailgres cancel`: emails by id or by filter."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mailgres.cli.support.bulk_actions import CANCEL, ids_argument, run_action
+from mailgres.cli.support.bulk_actions import CANCEL, run_action
 from mailgres.cli.support.filters import filter_options
+from mailgres.cli.support.ids import ids_argument
 from mailgres.cli.support.job import RunOptions, with_run_options
 from mailgres.cli.support.options import database_url as database_url_option
 
@@ -15,30 +16,31 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from mailgres.cli.support.filters import Filter
+    from mailgres.cli.support.ids import Prefix
 
 
 @click.command()
 @ids_argument
-@click.option("--all", "everything", is_flag=True, help="Everything that waits.")
+@click.option("--all", "everything", is_flag=True, help="All pending emails.")
 @filter_options()
-@click.option("--because", metavar="TEXT", help="Why, for the log.")
+@click.option("--because", metavar="TEXT", help="The reason, for the log.")
 @with_run_options
 @database_url_option
 def cancel(
     *,
-    ids: tuple[UUID, ...],
+    ids: tuple[UUID | Prefix, ...],
     everything: bool,
     chosen: Filter,
     because: str | None,
     run_options: RunOptions,
     database_url: str | None,
 ) -> None:
-    """Cancel emails that are not sent yet: those named, or by a filter.
+    """Cancel emails that were not sent yet, by id or by filter.
 
-    A filter is about waiting emails unless --status names others (failed, sending). What is on its
-    way, or may have arrived, is left alone. `mailgres retry` takes it back.
+    A filter selects pending emails unless --status names others (failed, sending). Emails that are
+    being sent, or whose outcome is uncertain, are skipped. `mailgres retry` undoes a cancel.
 
-    Exits with 1 if an email that was named could not be cancelled, with 130 after Ctrl-C.
+    Exits with 1 if an email given by id could not be cancelled, and with 130 after Ctrl-C.
 
     \b
     Examples:

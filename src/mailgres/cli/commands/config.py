@@ -1,4 +1,4 @@
-"""`mailgres config`: which settings hold, and why."""
+"""`mailgres config`: the settings in effect and their origins."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mailgres.cli.support.options import json_option, settings_options
-from mailgres.cli.support.output import as_json, table
+from mailgres.cli.support.output import as_json, print_table
+from mailgres.cli.support.tables import Column
+from mailgres.settings import DEFINITIONS
 
 if TYPE_CHECKING:
-    from mailgres.settings import Settings
+    from mailgres.settings import Explanation, Settings
 
 
 @click.command()
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 def config(*, settings: Settings, as_json_: bool) -> None:
     """Show every setting, its value and where it came from.
 
-    A flag goes before the environment, that before mailgres.toml, that before the profile, that
-    before the default. Secrets are masked. Exits with 1 if a setting is wrong.
+    Flags override environment variables, which override mailgres.toml, which overrides the
+    profile, which overrides the defaults. Secrets are masked. Exits with 1 if a setting is invalid.
 
     \b
     Examples:
@@ -32,8 +34,7 @@ def config(*, settings: Settings, as_json_: bool) -> None:
         as_json({"settings": _listed(settings), "remarks": settings.remarks()})
         return
     rows = [(each.name, each.value or "-", each.origin.text) for each in settings.explain()]
-    for line in table(("setting", "value", "from"), rows):
-        click.echo(line)
+    print_table(("setting", Column("value", cut=24), "from"), rows)
     for remark in settings.remarks():
         click.echo(f"Note: {remark}.", err=True)
 
@@ -41,7 +42,7 @@ def config(*, settings: Settings, as_json_: bool) -> None:
 def _listed(settings: Settings) -> dict[str, Any]:
     return {
         each.name: {
-            "value": _plain(getattr(settings, each.name, None), each.value),
+            "value": _plain(settings, each),
             "from": each.origin.text,
             "layer": each.origin.layer,
         }
@@ -49,6 +50,8 @@ def _listed(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _plain(value: object, shown: str) -> object:
-    """Return a number or a list as JSON has it, everything else as it is shown."""
-    return value if isinstance(value, int | tuple) else shown or None
+def _plain(settings: Settings, each: Explanation) -> object:
+    """Return numbers and lists unchanged for JSON, everything else as the text that is shown."""
+    definition = DEFINITIONS.get(each.name)
+    value = getattr(settings, each.name) if definition and not definition.secret else None
+    return value if isinstance(value, int | tuple) else each.value or None

@@ -1,4 +1,4 @@
-"""`mailgres demo`: see the queue at work without setting anything up."""
+"""`mailgres demo`: show the queue at work without any setup."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @server_options
 def demo(*, database_url: str | None, data_dir: Path | None) -> None:
-    """Show the queue at work in a database of its own, dropped afterwards.
+    """Show the queue at work in a temporary database.
 
-    It starts an embedded PostgreSQL for that, whatever DATABASE_URL says. With --database-url the
-    database is made on that server.
+    It starts an embedded PostgreSQL and ignores DATABASE_URL. With --database-url the temporary
+    database is created on that server.
 
     \b
     Example:
@@ -29,7 +29,7 @@ def demo(*, database_url: str | None, data_dir: Path | None) -> None:
     """
     from rich.console import Console  # noqa: PLC0415 - loaded when it runs
 
-    # The faults are simulated and shown in tables; the worker's log would tell them once more.
+    # The faults are simulated and shown in tables; the worker's log would repeat them.
     logging.getLogger("mailgres").addHandler(logging.NullHandler())
     with own_server(data_dir) if database_url is None else nullcontext(database_url) as server:
         demonstration.run(Console(highlight=False), server)

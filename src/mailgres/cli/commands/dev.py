@@ -1,4 +1,4 @@
-"""`mailgres dev`: everything a developer needs, running, and nothing of anybody else's changed."""
+"""`mailgres dev`: a complete development setup that changes no other database."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import psycopg
 
-from mailgres import database, embedded, logs, migrate
-from mailgres.cli.support.operator import operator
+from mailgres import database, embedded, migrate
+from mailgres.cli.support.dev_run import CAPTURE, INBOX_PORT, DevOptions, run_dev
+from mailgres.cli.support.operator import QUERIES, operator
 from mailgres.cli.support.options import setting_option
 from mailgres.cli.support.own_server import own_server, server_options
 from mailgres.errors import MailgresError
@@ -23,13 +25,24 @@ if TYPE_CHECKING:
     from mailgres.settings import Settings
 
 DATABASE = "mailgres_dev"
-CAPTURE = "capture"
-ENQUEUE = "SELECT enqueue_email(NULL, 'welcome_user', 'ana@example.com')"
-LOOK = "SELECT message->>'to', message->>'subject' FROM mailgres.captured"
 
 
 @click.command()
 @server_options
+@click.option("--fresh", is_flag=True, help="Start with an empty database.")
+@click.option(
+    "--templates",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Push the templates in this directory, and again whenever a file is saved.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=INBOX_PORT,
+    show_default=True,
+    help="Port of the inbox; if it is taken, the next free one is used.",
+)
 @click.option("--send", is_flag=True, help="Send through the providers of the settings.")
 @setting_option("log_format")
 @setting_option("log_level")
@@ -37,40 +50,49 @@ def dev(
     *,
     database_url: str | None,
     data_dir: Path | None,
+    fresh: bool,
+    templates: Path | None,
+    port: int,
     send: bool,
     log_format: str | None,
     log_level: str | None,
 ) -> None:
-    """Keep a PostgreSQL, a worker and the captured inbox running until Ctrl-C.
+    """Run a PostgreSQL, a worker that captures all emails, and an inbox, until Ctrl-C.
 
-    The PostgreSQL is an embedded one with a database of its own, which stays for the next time.
-    DATABASE_URL, other variables and mailgres.toml are ignored, so nothing that they name is
-    touched, and no email leaves.
+    The PostgreSQL is embedded; its database is kept for the next time, unless you say --fresh.
+    DATABASE_URL, other variables and mailgres.toml are ignored, so no other database is touched,
+    and no email is sent. Every email has a line here and a page in the inbox.
 
-    With --database-url the worker uses that database. It has to be migrated, its routes have to
-    lead to `capture`, and neither they nor any default are changed. With --send the variables and
-    mailgres.toml are read, and emails are sent through the providers that they name.
+    With --database-url the worker uses that database. It must be migrated and all of its routes
+    must have the provider `capture`; routes and defaults are not changed. With --send the variables
+    and mailgres.toml are read, and emails are sent through the providers that they name.
 
     \b
     Examples:
       mailgres dev
+      mailgres dev --fresh --templates templates/
       mailgres dev --database-url postgresql://localhost/mine
       MAILGRES_PROVIDERS=smtp MAILGRES_SMTP_URL=smtp://localhost:1025 mailgres dev --send
     """
-    flags: dict[str, object] = {"log_format": log_format, "log_level": log_level}
+    # Every email has a line of its own, so the log of the worker is only about trouble.
+    flags: dict[str, object] = {"log_format": log_format, "log_level": log_level or "warning"}
     if database_url is not None:
-        _run(_guest_settings(flags | {"database_url": database_url}, send=send), own=False)
+        if fresh:
+            raise click.UsageError("--fresh is for the database of dev, not for --database-url")
+        settings = _guest_settings(flags | {"database_url": database_url}, send=send)
+        run_dev(settings, DevOptions(own=False, port=port, templates=templates))
         return
-    with _own_database(data_dir, send=send) as url:
-        _run(_own_settings(flags | {"database_url": url}, send=send), own=True)
+    with _own_database(data_dir, send=send, fresh=fresh) as url:
+        settings = _own_settings(flags | {"database_url": url}, send=send)
+        run_dev(settings, DevOptions(own=True, port=port, templates=templates))
 
 
 def _guest_settings(flags: dict[str, object], *, send: bool) -> Settings:
-    """The settings for a database of somebody: none that would be written into it."""
+    """Return the settings for an existing database, into which no setting is written."""
     settings = load(os.environ, flags, Path()) if send else load({}, flags)
     if not migrate.status(settings.database_url).is_current:
         raise MailgresError(
-            f"{database.describe(settings.database_url)} does not have the schema of this mailgres",
+            f"{database.describe(settings.database_url)} does not have the schema of this version",
             "Run `mailgres migrate` on it, or leave out --database-url: dev has a database of its"
             " own.",
         )
@@ -91,16 +113,18 @@ def _refuse_other_providers(asked: Operator) -> None:
         for provider in one["providers"]:
             if provider != CAPTURE:
                 raise MailgresError(
-                    f"the route {one['route']} leads to the provider {provider}: this queue is not"
+                    f"the route {one['route']} has the provider {provider}: this queue is not"
                     " for development",
                     "Leave out --database-url: dev has a database of its own.",
                 )
 
 
 @contextmanager
-def _own_database(data_dir: Path | None, *, send: bool) -> Iterator[str]:
-    """Give the URL of the embedded database, its routes as the migration makes them."""
+def _own_database(data_dir: Path | None, *, send: bool, fresh: bool) -> Iterator[str]:
+    """Yield the URL of the embedded database, with its routes reset."""
     with own_server(data_dir) as server:
+        if fresh:
+            _drop(server)
         url = embedded.database(server, DATABASE)
         migrate.upgrade(url, on_notice=lambda text: click.echo(text, err=True))
         with operator(url) as asked:
@@ -111,35 +135,22 @@ def _own_database(data_dir: Path | None, *, send: bool) -> Iterator[str]:
         yield url
 
 
+def _drop(server: str) -> None:
+    """Drop the database of earlier runs, unless another `dev` is using it."""
+    try:
+        with database.connect(server, autocommit=True) as connection:
+            connection.execute(QUERIES["drop_dev_database"])
+    except psycopg.errors.ObjectInUse:
+        raise MailgresError(
+            "another program uses the database of `mailgres dev`",
+            "Stop the other `mailgres dev` and what is connected to it, or leave out --fresh.",
+        ) from None
+
+
 def _refuse_live_senders(asked: Operator) -> None:
-    """Take nothing away from a worker that sends what is in this database."""
+    """Refuse to run beside a worker that sends the emails of this database."""
     for worker in asked.ask("live_senders"):
         raise MailgresError(
-            f"the worker {worker} sends what is in this database",
+            f"the worker {worker} sends the emails of this database",
             "Stop it first. If it was killed, it counts as alive for 45 seconds.",
         )
-
-
-def _run(settings: Settings, *, own: bool) -> None:
-    from mailgres.worker import fleet, open_worker  # noqa: PLC0415 - loaded when it runs
-
-    logs.start(settings)
-    with open_worker(settings, guest=not own) as worker:
-        fleet.on_signals(worker.stop)
-        _print_welcome(settings, own=own)
-        worker.run()
-
-
-def _print_welcome(settings: Settings, *, own: bool) -> None:
-    """Say what runs, and how to use it; the URL of somebody's database may hold a password."""
-    url = settings.database_url if own else "$DATABASE_URL"
-    quoted = f"'{url}'" if own else f'"{url}"'
-    click.echo(f"DATABASE_URL={url}\n" if own else f"{database.describe(settings.database_url)}\n")
-    if settings.providers == (CAPTURE,):
-        click.echo("No email leaves: all are captured. Enqueue one, and look at what arrived:\n")
-    else:
-        click.echo(f"Emails are sent through {', '.join(settings.providers)}. Enqueue one:\n")
-    for statement in (ENQUEUE, LOOK) if settings.providers == (CAPTURE,) else (ENQUEUE,):
-        click.echo(f'  psql {quoted} -c "{statement}"')
-    click.echo()
-    click.echo("Ctrl-C ends it.")

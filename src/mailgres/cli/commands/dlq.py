@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,46 +11,60 @@ import click
 from mailgres.cli.commands.retry import retry
 from mailgres.cli.support import bulk, dead_letter_files, files
 from mailgres.cli.support.bulk_actions import RETRY_DEAD
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.filters import check_names, filter_options
+from mailgres.cli.support.ids import id_argument, resolve, short_ids
 from mailgres.cli.support.job import Labels, RunOptions, agree, perform, with_run_options
 from mailgres.cli.support.keys import Keys
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import json_option, limit_option
-from mailgres.cli.support.output import as_json, moment, print_rows
+from mailgres.cli.support.output import as_json, count, moment, print_rows, print_table, time_cell
+from mailgres.cli.support.tables import Column
 from mailgres.errors import MailgresError, UnknownEmail
-from mailgres.safe_errors import printable
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from mailgres.cli.support.filters import Filter
+    from mailgres.cli.support.ids import Prefix
+    from mailgres.cli.support.operator import Operator
 
 _PURGE = Labels("purge", "Purged", "dead letters")
-_HEAD = ("id", "died", "reason", "code", "template", "tenant", "recipient", "attempts", "where")
+_HEAD = (
+    "id",
+    "died",
+    "reason",
+    Column("code", cut=12, spare="-"),
+    Column("template", cut=8),
+    Column("tenant", cut=8, spare="default"),
+    Column("recipient", cut=16),
+    Column("attempts", below="attempts: {}"),
+    Column("where", spare="queue"),
+)
 _STATS_HEAD = ("by", "", "in queue", "archived", "oldest", "newest")
 _BY = ("code", "tenant", "template", "reason")
 
 
-@click.group()
+@click.group(cls=Group)
 def dlq() -> None:
-    """See dead letters, retry, export and purge them.
+    """List, retry, export and purge dead letters.
 
-    Dead emails stay in the queue for a week and then go to an archive; both are looked at, except
-    by `retry`, which takes those in the queue.
+    Dead emails stay in the queue for a week and are then moved to an archive. The commands use
+    both, except `retry`, which uses only the queue. They have the filters of `mailgres retry`.
     """
 
 
 _filter_options = filter_options(dead_letters=True)
 _place = click.option(
-    "--in", "place", type=click.Choice(("queue", "archive")), help="There only.  [default: both]"
+    "--in", "place", type=click.Choice(("queue", "archive")), help="Only there.  [default: both]"
 )
 
 
 _with_attachments = click.option(
     "--with-attachments",
     is_flag=True,
-    help="Also delete letters in the queue that have attachments, which no export holds.",
+    help="Also delete letters in the queue with attachments, which an export does not contain.",
 )
 
 
@@ -67,54 +82,53 @@ def list_(
     as_json_: bool,
     database_url: str | None,
 ) -> None:
-    """List dead letters, those that died last first.
+    """List dead letters, the latest first.
 
     \b
     Examples:
       mailgres dlq list --died-since 24h
       mailgres dlq list --tenant acme --error-code 550 --json | jq -r '.[].id'
     """
-    found = _ask(database_url, "dead_letters", chosen, place=place, limit=limit + 1)
-    print_rows(found, _HEAD, _row, json_=as_json_, empty=_none(chosen), limit=limit)
+    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
+        found = _ask(database, "dead_letters", chosen, place=place, limit=limit + 1)
+        short = short_ids(database, found[:limit])
+    print_rows(found, _HEAD, partial(_row, short), json_=as_json_, empty=_none(chosen), limit=limit)
 
 
 @dlq.command()
-@click.argument("id_", metavar="ID", type=click.UUID)
+@id_argument
 @json_option
 @database_url_option
-def show(*, id_: UUID, as_json_: bool, database_url: str | None) -> None:
-    """Show one dead letter: why it died, and every try.
+def show(*, email_id: UUID | Prefix, as_json_: bool, database_url: str | None) -> None:
+    """Show one dead letter: why it died, and every attempt.
 
     \b
     Example:
-      mailgres dlq show 0193a1b2-…
+      mailgres dlq show 0193a1b2-4f3d
     """
     with operator(database_url) as database:
+        id_ = resolve(database, email_id)
         found = database.ask("dead_letter", id=id_)
     if not found:
-        raise UnknownEmail(
-            f"There is no dead letter {id_}", "`mailgres dlq list` shows those there are."
-        )
+        raise UnknownEmail(f"There is no dead letter {id_}", "`mailgres dlq list` shows all.")
     if as_json_:
         as_json(found[0])
         return
-    for name, value in _shown(found[0]):
-        click.echo(f"{name:10} {printable(value)}")
-    for entry in found[0]["log"]:
-        texts = (entry["event"], entry["provider"], entry["error_code"], entry["error_message"])
-        click.echo(f"  {moment(entry['at'])}  {printable('  '.join(filter(None, texts)))}")
+    first, *others = _shown(found[0])
+    print_table(first, others)
+    print_table(("",) * 3, map(_log_row, found[0]["log"]), indent="  ")
 
 
 @dlq.command("retry", params=list(retry.params))
 @click.pass_context
 def retry_(context: click.Context, /, **given: object) -> None:
-    """Put dead letters back to be sent now: `mailgres retry`, for dead emails only.
+    """Send dead letters again now: like `mailgres retry`, but only dead emails.
 
-    Archived emails cannot be put back: export them and enqueue them again.
+    Archived emails cannot be retried: export them and enqueue them again.
 
     \b
     Examples:
-      mailgres dlq retry 0193a1b2-…
+      mailgres dlq retry 0193a1b2-4f3d
       mailgres dlq retry --error-code 550 --tenant acme
       mailgres dlq retry --all-failed --yes
     """
@@ -124,7 +138,7 @@ def retry_(context: click.Context, /, **given: object) -> None:
 @dlq.command()
 @_filter_options
 @_place
-@click.option("--by", type=click.Choice(_BY), help="This count only.  [default: all]")
+@click.option("--by", type=click.Choice(_BY), help="Only this count.  [default: all]")
 @json_option
 @database_url_option
 def stats(
@@ -135,14 +149,15 @@ def stats(
     as_json_: bool,
     database_url: str | None,
 ) -> None:
-    """Count dead letters by code, by reason, by template and by tenant.
+    """Count dead letters by code, reason, template and tenant.
 
     \b
     Examples:
       mailgres dlq stats
       mailgres dlq stats --by tenant --died-since 24h --json
     """
-    found = _ask(database_url, "dead_letter_stats", chosen, place=place)
+    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
+        found = _ask(database, "dead_letter_stats", chosen, place=place)
     found = [one for one in found if by in (None, one["by"])]
     print_rows(found, _STATS_HEAD, _stats_row, json_=as_json_, empty=_none(chosen))
 
@@ -152,13 +167,13 @@ def stats(
 @_filter_options
 @_place
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option(
-    "--purge", "then_purge", is_flag=True, help="Then delete what is in FILE, and only that."
-)
+@click.option("--purge", "then_purge", is_flag=True, help="Then delete the exported letters.")
 @_with_attachments
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before deleting.")
 @click.option(
-    "--dry-run", is_flag=True, help="Write FILE, say what --purge would delete, delete nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Write FILE and show what --purge would delete, but delete nothing.",
 )
 @database_url_option
 def export(
@@ -173,11 +188,11 @@ def export(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Write dead letters to FILE with all that is known of them: .jsonl or .csv, also with .gz.
+    """Write dead letters with all their data to FILE: .jsonl or .csv, also with .gz.
 
-    Only its owner can read FILE, and it appears when all is written. - prints JSON Lines. The
-    content of attachments is not in it, so --purge leaves letters in the queue that have some. In
-    CSV, a cell that a spreadsheet would run as a formula begins with a quote ('=…).
+    Only the owner can read FILE, and it appears when it is complete. - prints JSON Lines. The
+    content of attachments is not exported, so --purge skips letters in the queue that have
+    attachments. In CSV, a cell that a spreadsheet would run as a formula starts with a quote ('=…).
 
     \b
     Examples:
@@ -188,12 +203,12 @@ def export(
     kind = files.kind_of(file, files.JSON_LINES, files.CSV)
     run_options = RunOptions(yes, dry_run, as_json=False)
     if dry_run and not then_purge:
-        raise click.UsageError("--dry-run is about --purge: an export alone changes nothing.")
+        raise click.UsageError("--dry-run goes with --purge: an export alone changes nothing.")
     if then_purge and file == files.STANDARD:
-        raise click.UsageError("--purge needs a file: what was printed may be lost.")
+        raise click.UsageError("--purge needs a file: printed output may be lost.")
     if then_purge and not (yes or dry_run) and not sys.stdin.isatty():
         raise MailgresError(
-            "Nobody can be asked before --purge, so nothing was done: there is no terminal",
+            "There is no terminal to ask for confirmation of --purge, so nothing was done",
             "Give --yes, or export without --purge.",
         )
     keys = Keys() if then_purge else None
@@ -202,26 +217,29 @@ def export(
         files.written(file, force=force) as out,
     ):
         letters = database.stream("export_dead_letters", **_parameters(chosen), place=place)
-        count = dead_letter_files.write(letters, out, kind, keys)
+        written = dead_letter_files.write(letters, out, kind, keys)
     if file != files.STANDARD:
-        click.echo(f"{_PURGE.count(count)} {'is' if count == 1 else 'are'} in {file}.")
+        click.echo(f"{_PURGE.count(written)} {'is' if written == 1 else 'are'} in {file}.")
     if keys is not None:
         _purge(database_url, keys, file, run_options, with_attachments=with_attachments)
 
 
 @dlq.command()
-@click.option("--exported", "file", metavar="FILE", required=True, help="What `export` wrote.")
+@click.option(
+    "--exported", "file", metavar="FILE", required=True, help="The file that `export` wrote."
+)
 @_with_attachments
 @with_run_options
 @database_url_option
 def purge(
     *, file: str, with_attachments: bool, run_options: RunOptions, database_url: str | None
 ) -> None:
-    """Delete dead letters that were exported, in the queue and in the archive.
+    """Delete exported dead letters from the queue and from the archive.
 
-    Nothing else is deleted: not what died later, nor one that was retried and died again since.
-    FILE is read to its end first, and has to be whole. Attachments are in no export: letters in
-    the queue that have some are skipped, unless --with-attachments is given.
+    Nothing else is deleted: neither letters that died later nor letters that were retried and died
+    again. FILE is read completely first and must not be damaged. An export does not contain
+    attachments: letters in the queue with attachments are skipped, unless --with-attachments is
+    given.
 
     \b
     Example:
@@ -243,7 +261,7 @@ def _purge(
     order: dict[str, object] = {"with_attachments": with_attachments}
     with bulk.connected(database_url) as connection:
         if keys:
-            agree(connection, keys, _PURGE, f"all that is in {file}, {files_too}", run_options)
+            agree(connection, keys, _PURGE, f"all in {file}, {files_too}", run_options)
         perform(
             bulk.Job(connection, "purge", order, dry_run=run_options.dry_run),
             keys,
@@ -252,11 +270,10 @@ def _purge(
         )
 
 
-def _ask(database_url: str | None, query: str, chosen: Filter, **more: object) -> list[Any]:
-    with operator(database_url, timeout=bulk.SEARCH_TIMEOUT) as database:
-        found = database.ask(query, **_parameters(chosen), **more)
-        if not found:
-            check_names(database, chosen)
+def _ask(database: Operator, query: str, chosen: Filter, **more: object) -> list[Any]:
+    found = database.ask(query, **_parameters(chosen), **more)
+    if not found:
+        check_names(database, chosen)
     return found
 
 
@@ -265,18 +282,24 @@ def _parameters(chosen: Filter) -> dict[str, object]:
     return {
         name: list(dict.fromkeys(value)) if isinstance(value, tuple) else value
         for name, value in vars(chosen).items()
+        if name != "status"
     }
 
 
 def _none(chosen: Filter) -> str:
-    """What is said where nothing was found: that a filter left none, or that there are none."""
-    return "There is no such dead letter." if chosen else "There are no dead letters."
+    """Return the message for an empty result, with or without a filter."""
+    return "No dead letter matches." if chosen else "There are no dead letters."
 
 
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
+def _log_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    texts = (entry["provider"], entry["error_code"], entry["error_message"])
+    return moment(entry["at"]), entry["event"], "  ".join(filter(None, texts))
+
+
+def _row(short: dict[str, str], one: dict[str, Any]) -> tuple[str, ...]:
     return (
-        one["id"],
-        moment(one["dead_at"]),
+        short.get(one["id"], one["id"]),
+        time_cell(one["dead_at"]),
         one["dead_reason"],
         one["error_code"] or "-",
         one["template_type"],
@@ -289,19 +312,20 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
 
 def _stats_row(one: dict[str, Any]) -> tuple[str, ...]:
     counts = str(one["in_queue"]), str(one["archived"])
-    return one["by"], one["name"], *counts, moment(one["oldest"]), moment(one["newest"])
+    return one["by"], one["name"], *counts, time_cell(one["oldest"]), time_cell(one["newest"])
 
 
 def _shown(one: dict[str, Any]) -> list[tuple[str, str]]:
     where, then = ("archive", "deleted") if one["archived_at"] else ("queue", "archived")
     fault = ": ".join(filter(None, (one["error_code"], one["error_message"])))
+    attempts = count(one["attempts"], "attempt")
     lines = [
         ("id", one["id"]),
         ("recipient", one["recipient_email"]),
         ("template", one["template_type"]),
         ("tenant", one["tenant_id"]),
         ("enqueued", moment(one["enqueued_at"])),
-        ("died", f"{moment(one['dead_at'])}, {one['dead_reason']}, after {one['attempts']} tries"),
+        ("died", f"{moment(one['dead_at'])}, {one['dead_reason']}, after {attempts}"),
         ("fault", fault),
         ("detail", one["error_detail"] or ""),
         ("provider", one["provider"] or ""),

@@ -1,4 +1,4 @@
-"""`mailgres doctor`: what is wrong with a set-up, and what mends it."""
+"""`mailgres doctor`: find problems of an installation and their fixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.cli.support.options import json_option, settings_options
-from mailgres.cli.support.output import as_json, harmless
+from mailgres.cli.support.output import as_json, echo_lines
+from mailgres.cli.support.tables import harmless, terminal_width, wrapped
 from mailgres.doctor import NAMES, SEVERITIES, examine, restoring_sql
 
 if TYPE_CHECKING:
@@ -24,24 +25,24 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
 
 @click.command()
 @json_option
-@click.option("--offline", is_flag=True, help="Ask neither providers nor name servers.")
+@click.option("--offline", is_flag=True, help="Skip checks that ask providers and name servers.")
 @click.option(
-    "--only", multiple=True, metavar="CHECK", type=click.Choice(NAMES), help="Only this check."
+    "--only", multiple=True, metavar="CHECK", type=click.Choice(NAMES), help="Run only this check."
 )
-@click.option("--quiet", is_flag=True, help="Only what is wrong: warnings and errors.")
+@click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 @click.option(
     "--nameserver",
     "nameservers",
     multiple=True,
     metavar="HOST[:PORT]",
-    help="Whom to ask about the domain of from_email, instead of the system's.",
+    help="Ask this name server about sender domains, not those of the system.",
 )
 @click.option(
     "--as-worker",
     is_flag=True,
-    help="Examine this shell's settings and rights as a worker's, even if it names no providers.",
+    help="Check the settings and rights of this shell as a worker's, even without providers.",
 )
-@click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that undoes schema drift.")
+@click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that restores the schema.")
 @settings_options("database_url", "providers", "from_email")
 def doctor(
     *,
@@ -54,12 +55,13 @@ def doctor(
     as_worker: bool,
     print_sql: bool,
 ) -> None:
-    """Examine the set-up: database, schema, privileges, queue, providers, domain.
+    """Check the installation: database, schema, privileges, queue, providers, domain.
 
-    Judges the system: the database, the routes, and the workers that are alive. Settings,
-    credentials and rights of this shell are examined if it names providers, as a worker's does, or
-    with --as-worker. Changes nothing and sends nothing. Every finding that can be fixed comes with
-    the command that does. What could not be checked is named. Exits with 1 if there are errors.
+    The checks are about the system: the database, the routes and the live workers. The settings,
+    credentials and rights of this shell are checked if its settings name providers, as a worker's
+    do, or with --as-worker. The command changes nothing and sends nothing. A finding comes with the
+    command that fixes it, where there is one. Checks that could not run are listed. Exits with 1 if
+    there are errors.
 
     \b
     Examples:
@@ -95,13 +97,15 @@ def doctor(
 
 def _print_finding(finding: Finding) -> None:
     word = click.style(f"{finding.severity:8}", fg=COLOURS[finding.severity])
-    click.echo(f"{word} {finding.check}: {harmless(finding.message)}")
-    if finding.fix:
+    width = terminal_width()
+    text = f"{word} {finding.check}: {harmless(finding.message)}"
+    echo_lines(wrapped(text, width, " " * 9))
+    if finding.fix:  # a command: it is not broken
         click.echo(f"{'':8}   → {harmless(finding.fix)}")
 
 
 def _summary(found: Iterable[Finding]) -> str:
-    """How many there are of each severity."""
+    """Return the number of findings of each severity."""
     counts = Counter(finding.severity for finding in found)
     one = {"error": "error", "warning": "warning", "info": "remark", "ok": "good"}
     many = {"error": "errors", "warning": "warnings", "info": "remarks", "ok": "good"}
@@ -110,4 +114,4 @@ def _summary(found: Iterable[Finding]) -> str:
         for severity in SEVERITIES
         if counts[severity]
     ]
-    return ", ".join(reported) or "nothing is wrong"
+    return ", ".join(reported) or "no problems found"

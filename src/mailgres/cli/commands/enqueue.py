@@ -1,4 +1,4 @@
-"""`mailgres enqueue`: one email, or those of a file."""
+"""`mailgres enqueue`: one email, or all emails of a file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import click
 from psycopg.types.json import Jsonb
 
 from mailgres.cli.support import enqueue_file
+from mailgres.cli.support.completion import names_of
 from mailgres.cli.support.files import CSV, JSON_LINES, STANDARD
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import as_json, moment
+from mailgres.cli.support.output import as_json, moment, when
 from mailgres.cli.support.payload import read_payload
 from mailgres.errors import RequestRefused, UnknownTemplate
 from mailgres.values.kinds import BadValue, Duration, suggestion
@@ -23,36 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LENGTH = Duration("1s", "3650d")
-_PLACE = " (element 0 of the array, counting from 0)"  # of no use to whoever gave one email
+_PLACE = " (element 0 of the array, counting from 0)"  # meaningless for a single email
 
 
-def parse_future_time(
-    context: click.Context, parameter: click.Parameter, given: str | None
-) -> datetime | None:
-    """Read a time to come: in so long (`2h`, `1d`), or one in ISO 8601, of the user's zone."""
-    if given is None:
-        return None
+def future_time(given: str) -> datetime:
+    """Read a future time: a duration (`2h`, `1d`), or ISO 8601 in the user's time zone."""
     now = datetime.now().astimezone()
     try:
         return now + _LENGTH.parse(given)
     except (BadValue, OverflowError):
-        pass
-    try:
-        found = datetime.fromisoformat(given).astimezone()
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{given!r} is not a time. Give in how long (30m, 2h, 1d) or a time such as"
-            " 2027-01-31T09:00.",
-            context,
-            parameter,
-        ) from None
+        found = when(given, "a duration (30m, 2h, 1d) or a time such as 2027-01-31T09:00")
     if found < now - timedelta(minutes=1):
-        raise click.BadParameter("that is in the past.", context, parameter)
+        raise click.BadParameter("it is in the past.")
     return found
 
 
 def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say more about an email, named as enqueue_email has them."""
+    """Give a command the options for the fields of an email, named as in enqueue_email."""
     for option in reversed(
         (
             click.option("--payload", metavar="JSON", help="JSON, @FILE or - (standard input)."),
@@ -66,27 +54,42 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--schedule",
                 "scheduled_for",
                 metavar="TIME",
-                callback=parse_future_time,
-                help="Not before then: 2h, 1d, or 2027-01-31T09:00.",
+                type=future_time,
+                help="Send it not before this time: 2h, 1d, or 2027-01-31T09:00.",
             ),
             click.option(
                 "--expires",
                 "expires_at",
                 metavar="TIME",
-                callback=parse_future_time,
-                help="Not after then.",
+                type=future_time,
+                help="Do not send it after this time.",
             ),
             click.option("--priority", type=click.IntRange(1, 9), help="1 (urgent) to 9 (bulk)."),
-            click.option("--tenant", "tenant_id", metavar="NAME", help="Whose email it is."),
+            click.option(
+                "--tenant",
+                "tenant_id",
+                metavar="NAME",
+                shell_complete=names_of("tenants"),
+                help="The tenant of the email.",
+            ),
             click.option(
                 "--idempotency-key",
                 metavar="KEY",
-                help="The same key again enqueues nothing; of a file, KEY:LINE is each line's.",
+                help="A key enqueues only once; each line of a file gets the key KEY:LINE.",
             ),
             click.option("--correlation-id", metavar="ID", help="An id of yours, for tracing."),
-            click.option("--route", metavar="NAME", help="The way it goes."),
-            click.option("--policy", "retry_policy", metavar="NAME", help="How it is retried."),
-            click.option("--max-retries", type=click.IntRange(0, 100), help="After the first try."),
+            click.option(
+                "--route",
+                metavar="NAME",
+                shell_complete=names_of("routes"),
+                help="The route of the email.",
+            ),
+            click.option("--policy", "retry_policy", metavar="NAME", help="The retry policy."),
+            click.option(
+                "--max-retries",
+                type=click.IntRange(0, 100),
+                help="Retries after the first attempt.",
+            ),
         )
     ):
         command = option(command)
@@ -94,12 +97,12 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("template", required=False)
+@click.argument("template", required=False, shell_complete=names_of("templates"))
 @click.argument("recipient", required=False)
 @_fields
 @click.option("--csv", "csv_", metavar="FILE", help="Enqueue the rows of a CSV file, or - .")
 @click.option("--jsonl", metavar="FILE", help="Enqueue the objects of a JSON Lines file, or - .")
-@click.option("--continue-on-error", is_flag=True, help="Leave bad lines out, and report them.")
+@click.option("--continue-on-error", is_flag=True, help="Skip bad lines and report them.")
 @click.option(
     "--report",
     metavar="FILE",
@@ -125,13 +128,13 @@ def enqueue(
 
     A CSV file has columns named like the arguments of enqueue_email: recipient_email (or
     recipient), template_type (or template), tenant_id, priority, payload (JSON) and so on. Every
-    other column is a variable of the payload. Lines of JSON have the same keys, the payload being
-    an object. What the command line says holds for lines that do not say otherwise. Of a CSV cell
-    such as '=1+1 the quote is dropped, which keeps spreadsheets from running it.
+    other column is a variable of the payload. JSON Lines have the same keys; their payload is an
+    object. Options are the defaults of all lines. The quote of a CSV cell such as '=1+1, which
+    keeps spreadsheets from running it as a formula, is removed.
 
     All lines are checked before the first is enqueued, and all are enqueued or none;
-    --continue-on-error leaves bad ones out. With --idempotency-key the same file can be enqueued
-    again after an interruption: nothing is doubled.
+    --continue-on-error skips bad lines. With --idempotency-key the same file can be enqueued again
+    after an interruption without duplicates.
 
     \b
     Examples:
@@ -151,7 +154,7 @@ def enqueue(
         _one(email, as_json_=as_json_, dry_run=dry_run, database_url=database_url)
         return
     if recipient is not None:
-        raise click.UsageError("The recipients are in the file: name none, or no file.")
+        raise click.UsageError("The recipients are in the file: leave out RECIPIENT, or the file.")
     if template is not None:
         given["template_type"] = template
     source = _source(csv_, jsonl, given)
@@ -161,7 +164,7 @@ def enqueue(
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """The options as enqueue_emails takes them."""
+    """Return the options as fields for enqueue_emails."""
     given = {name: value for name, value in fields.items() if value is not None}
     if not given["also_to"]:
         del given["also_to"]
@@ -183,9 +186,9 @@ def _source(csv_: str | None, jsonl: str | None, given: dict[str, Any]) -> enque
 
 def _report(source: enqueue_file.Source, report: str | None) -> str:
     if report is None and source.path == STANDARD:
-        raise click.UsageError("Say with --report where bad lines are to be reported.")
+        raise click.UsageError("Name a file for the report of bad lines with --report.")
     if report and report != STANDARD and Path(report).resolve() == Path(source.path).resolve():
-        raise click.UsageError("--report names the file of the emails itself: name another.")
+        raise click.UsageError("--report names the input file: name another.")
     return report or f"{source.path}.errors.jsonl"
 
 
@@ -205,7 +208,7 @@ def _one(email: dict[str, Any], *, as_json_: bool, dry_run: bool, database_url: 
     if as_json_:
         as_json({"id": None if dry_run else email_id})
     elif dry_run:
-        click.echo("It would be enqueued. Nothing was: this was a dry run.")
+        click.echo("It would be enqueued. Nothing was changed: this was a dry run.")
     else:
         due = email.get("scheduled_for")
         click.echo(f"{email_id}" + (f"  to be sent at {moment(due)}" if due else ""))
@@ -217,4 +220,4 @@ def _print_result(done: enqueue_file.Done, *, as_json_: bool, dry_run: bool) -> 
         return
     click.echo(f"{'Would enqueue' if dry_run else 'Enqueued'} {done.enqueued:,} emails.")
     if done.bad:
-        click.echo(f"Left out {done.bad:,} bad lines: {done.report} says which and why.")
+        click.echo(f"Skipped {done.bad:,} bad lines: see {done.report}.")

@@ -1,4 +1,4 @@
-"""`mailgres errors`: what a code means and what happens to the email."""
+"""`mailgres errors`: what an error code means and what happens to the email."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import as_json
 from mailgres.errors import MailgresError
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
     from mailgres.providers.explain import Explanation
 
 
-@click.group()
+@click.group(cls=Group)
 def errors() -> None:
-    """Look up what went wrong."""
+    """Look up error codes."""
 
 
 @errors.command()
 @click.argument("code")
 @json_option
 def explain(*, code: str, as_json_: bool) -> None:
-    """Say what CODE means, and what happens to the email.
+    """Explain what CODE means and what happens to the email.
 
-    CODE is a provider's name for a fault, as in error_code of email_queue, a status of HTTP or
-    SMTP, an enhanced SMTP code, or a SQLSTATE of mailgres. Exits with 1 if nobody knows it.
+    CODE is an error code of a provider, as in error_code of email_queue, an HTTP or SMTP status, an
+    enhanced SMTP code, or a SQLSTATE of mailgres. Exits with 1 if the code is unknown.
 
     \b
     Examples:
@@ -41,7 +42,7 @@ def explain(*, code: str, as_json_: bool) -> None:
     """
     found = _of_database(code) or [_of_provider(code, each) for each in explanations_of(code)]
     if not found:
-        raise MailgresError(f"no rule knows the code {code!r}", _hint(code))
+        raise MailgresError(f"unknown error code {code!r}", _hint(code))
     if as_json_:
         as_json({"code": code, "explanations": found})
     else:
@@ -62,7 +63,7 @@ def _of_provider(code: str, found: Explanation) -> dict[str, Any]:
 
 
 def _of_database(code: str) -> list[dict[str, Any]]:
-    """The refusals of the database that have this SQLSTATE."""
+    """Return the errors of the database with this SQLSTATE."""
     return [
         {
             "provider": "mailgres",
@@ -105,5 +106,5 @@ def _class(found: dict[str, Any]) -> str | None:
 
 def _hint(code: str) -> str:
     meant = similar(code)
-    unknown = "A fault that no rule knows is taken for transient and tried again."
+    unknown = "Errors with an unknown code count as transient and are retried."
     return f"Did you mean {' or '.join(meant)}? {unknown}" if meant else unknown

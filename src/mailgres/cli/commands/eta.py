@@ -1,4 +1,4 @@
-"""`mailgres eta`: when the backlog will be out."""
+"""`mailgres eta`: when the backlog will be sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mailgres.cli.support.options import json_option
 from mailgres.cli.support.output import moment, print_rows
 
 COUNT_TIMEOUT = "60s"
-"""How long counting may take."""
+"""Time limit for counting."""
 
 REASONS = {
     "quota": "by the quota of {provider}",
@@ -21,8 +21,8 @@ REASONS = {
     "paused": "{provider} is paused",
     "circuit": "the circuit of {provider} is open",
     "disabled": "{provider} is disabled",
-    "throughput": "at the pace of the last 15 minutes",
-    "schedule": "the last of them is due then",
+    "throughput": "at the rate of the last 15 minutes",
+    "schedule": "the last email is due then",
     "route paused": "the route is paused",
     "no provider": "the route has no provider",
     "unknown": "nothing was sent by {provider} in the last 15 minutes",
@@ -33,10 +33,10 @@ REASONS = {
 @json_option
 @database_url_option
 def eta(*, as_json_: bool, database_url: str | None) -> None:
-    """Estimate when what waits will have been sent.
+    """Estimate when all pending emails will have been sent.
 
-    For each route by the first of its providers that can be used: its limits and quotas, or how
-    fast emails left in the last 15 minutes.
+    The estimate for a route uses its first usable provider: the limits and quotas, or the rate of
+    the last 15 minutes.
 
     \b
     Examples:
@@ -45,8 +45,8 @@ def eta(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url, timeout=COUNT_TIMEOUT) as database:
         found = database.ask("eta")
-    head = ("route", "emails", "out at", "why")
-    print_rows(found, head, _row, json_=as_json_, empty="Nothing waits.")
+    head = ("route", "emails", "sent at", "reason")
+    print_rows(found, head, _row, json_=as_json_, empty="No email is pending.")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`mailgres janitor`: do by hand what workers do by themselves."""
+"""`mailgres janitor`: run by hand what workers run on schedule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mailgres import __version__, database, logs
 from mailgres import janitor as janitors
 from mailgres.cli.support.errors import CliError
 from mailgres.cli.support.options import settings_options
-from mailgres.cli.support.output import as_json
+from mailgres.cli.support.output import as_json, print_table
 from mailgres.errors import DatabaseUnreachable, MailgresError, NotMigrated
 
 if TYPE_CHECKING:
@@ -26,10 +26,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "every", is_flag=True, help="All duties that are not a worker's own.")
-@click.option("--worker", metavar="NAME", help="Whose heartbeat it is.")
 @click.option(
-    "--dry-run", is_flag=True, help="Do the first chunk, say what came of it and take it back."
+    "--all",
+    "every",
+    is_flag=True,
+    help="All janitors except those that each worker runs for itself.",
+)
+@click.option("--worker", metavar="NAME", help="The worker, for the janitor `heartbeat`.")
+@click.option(
+    "--dry-run", is_flag=True, help="Run the first chunk, report its result and roll it back."
 )
 @click.option(
     "--json", "as_json_", is_flag=True, help="Print the list as JSON; reports are JSON anyway."
@@ -51,14 +56,14 @@ def janitor(
     dry_run: bool,
     as_json_: bool,
 ) -> None:
-    """Do one duty of the janitors once, or all, or list them.
+    """Run one janitor once, run all, or list them.
 
-    Workers do them at their intervals by themselves. Doing one by hand beside them is safe: a duty
-    is done by one at a time, and `busy` says that it was being done already. --all is for schedules
-    without a worker: one duty that fails keeps no other from being done, and the exit code is 1.
+    Workers run the janitors at their intervals. Running one by hand is safe: a janitor runs only
+    once at a time, and `busy` means that it was running already. --all is for schedulers without a
+    worker: if a janitor fails, the others still run, and the exit code is 1.
 
-    A duty is done in chunks, each of which is final. --dry-run does the first one and takes it
-    back; `more` then says that there is at least one more, and nobody is told of anything.
+    A janitor works in chunks and commits each. --dry-run runs the first chunk and rolls it back;
+    `more` then means that there is at least one more chunk. A dry run sends no notification.
 
     \b
     Examples:
@@ -71,7 +76,7 @@ def janitor(
         raise click.UsageError("--all goes with no name and no --worker.")
     if name is None and not every:
         if worker or dry_run:
-            raise click.UsageError("Name a duty; `mailgres janitor` alone lists them.")
+            raise click.UsageError("Name a janitor; `mailgres janitor` alone lists them.")
         _list(as_json_=as_json_)
         return
     logs.start(settings)
@@ -80,12 +85,12 @@ def janitor(
     elif name is not None:
         picked = _find(name)
         if not picked.locked and worker is None:
-            raise click.UsageError(f"Every worker does {name} for itself: name one with --worker.")
+            raise click.UsageError(f"Every worker runs {name} for itself: name one with --worker.")
         _do(picked, settings, worker or "", dry_run=dry_run)
 
 
 def _do_all(settings: Settings, *, dry_run: bool) -> None:
-    """Do every duty that one worker does for all; what fails is said and comes last."""
+    """Run every janitor that runs once for all workers; report failures, and raise the last."""
     failed: MailgresError | None = None
     for picked in janitors.JANITORS.values():
         if picked.locked:
@@ -102,7 +107,7 @@ def _do_all(settings: Settings, *, dry_run: bool) -> None:
 
 
 def _do(picked: Janitor, settings: Settings, worker: str, *, dry_run: bool) -> None:
-    """Do a duty once and report it in a line of JSON."""
+    """Run a janitor once and report it in a line of JSON."""
     alerts = janitors.AlertTargets(
         settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
     )
@@ -130,9 +135,13 @@ def _list(*, as_json_: bool) -> None:
             ]
         )
         return
-    width = max(map(len, janitors.JANITORS))
-    for one in janitors.JANITORS.values():
-        click.echo(f"{one.name:{width}}  every {one.every.total_seconds():3g} s  {one.purpose}")
+    print_table(
+        ("janitor", "every", "purpose"),
+        [
+            (one.name, f"{one.every.total_seconds():g}s", one.purpose)
+            for one in janitors.JANITORS.values()
+        ],
+    )
 
 
 def _find(name: str) -> Janitor:
@@ -145,7 +154,7 @@ def _find(name: str) -> Janitor:
 
 @contextmanager
 def explained(picked: Janitor) -> Iterator[None]:
-    """Turn errors of the database into what a person needs of them."""
+    """Turn errors of the database into readable errors."""
     try:
         yield
     except (psycopg.errors.UndefinedFunction, psycopg.errors.InvalidSchemaName):
@@ -153,5 +162,5 @@ def explained(picked: Janitor) -> Iterator[None]:
     except psycopg.Error as error:
         reason = database.first_line(error)
         raise MailgresError(
-            f"{picked.name} failed: {reason}", "What it had done before is done; run it again."
+            f"{picked.name} failed: {reason}", "Earlier chunks are committed; run it again."
         ) from None

@@ -1,4 +1,4 @@
-"""`mailgres policies`: how long to wait before each retry, and how many retries there are."""
+"""`mailgres policies`: the waits between retries and the number of retries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 from psycopg.types.json import Jsonb
 
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
@@ -20,9 +21,9 @@ _WAIT = Duration("1ms", "30d")
 _EXPIRY = Or("never", Duration("1s", "3650d"))
 
 
-@click.group()
+@click.group(cls=Group)
 def policies() -> None:
-    """See and set retry policies."""
+    """List and set retry policies."""
 
 
 @policies.command("list")
@@ -53,22 +54,26 @@ _FRACTION = click.FloatRange(0, 1)
 
 @policies.command("set")
 @click.argument("name")
-@click.option("--retries", type=click.IntRange(0, 100), help="How many after the first try.")
+@click.option("--retries", type=click.IntRange(0, 100), help="Retries after the first attempt.")
 @click.option("--steps", type=_steps, metavar="WAIT,…", help="The waits; the last one repeats.")
 @click.option("--base", type=reader(_WAIT), metavar="WAIT", help="The first wait, which grows.")
-@click.option("--factor", type=click.FloatRange(1, 10), help="How much it grows.  [default: 2]")
+@click.option(
+    "--factor", type=click.FloatRange(1, 10), help="The factor by which it grows.  [default: 2]"
+)
 @click.option("--cap", type=reader(_WAIT), metavar="WAIT", help="The longest wait.  [default: 1d]")
-@click.option("--jitter", type=_FRACTION, help="Up to such a part of it shorter or longer.")
-@click.option("--jitter-down", type=_FRACTION, help="Shorter only.")
-@click.option("--jitter-up", type=_FRACTION, help="Longer only.")
+@click.option(
+    "--jitter", type=_FRACTION, help="The largest random part by which a wait is shorter or longer."
+)
+@click.option("--jitter-down", type=_FRACTION, help="The same, only shorter.")
+@click.option("--jitter-up", type=_FRACTION, help="The same, only longer.")
 @click.option("--description", help="What it is for.")
 @dry_run_option
 @database_url_option
 def set_(*, name: str, dry_run: bool, database_url: str | None, **given: Any) -> None:  # noqa: ANN401
-    """Make a retry policy, or change one: what is not named stays.
+    """Create or change a retry policy; options that are not given stay as they are.
 
-    Waits hold at once for emails in the queue; the number of retries for emails enqueued from now
-    on.
+    New waits apply to emails in the queue at once; a new number of retries applies to emails that
+    are enqueued from now on.
 
     \b
     Examples:
@@ -79,7 +84,7 @@ def set_(*, name: str, dry_run: bool, database_url: str | None, **given: Any) ->
         raise click.UsageError("Give --steps or --base, not both.")
     settings = _settings(given)
     if not settings:
-        raise click.UsageError("Say what to set: --retries, --steps, --base, …")
+        raise click.UsageError("Give an option to set: --retries, --steps, --base, …")
     with operator(database_url, name, dry_run=dry_run) as database:
         database.ask("set_policy", name=name, settings=Jsonb(settings))
         (found,) = [one for one in database.ask("policies") if one["name"] == name]
@@ -103,10 +108,10 @@ def default(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Choose the policy of emails that name none, and when such emails expire.
+    """Set the default retry policy and the default expiry.
 
-    It holds for emails enqueued from now on. A worker sets this only when it is the first one, by
-    its settings retry_policy and expires_after; after that it is changed here.
+    They apply to emails that are enqueued from now on. Only the first worker sets them, from its
+    settings retry_policy and expires_after; after that they are changed here.
 
     \b
     Examples:
@@ -118,7 +123,7 @@ def default(
     if expires_after is not None:
         settings["expires_after"] = None if expires_after is NONE else _as_json(expires_after)
     if not settings:
-        raise click.UsageError("Say what to set: a policy, --expires-after, or both.")
+        raise click.UsageError("Give a policy, --expires-after, or both.")
     with operator(database_url, *filter(None, [name]), dry_run=dry_run) as database:
         database.ask("set_defaults", settings=Jsonb(settings))
         (found,) = database.ask("defaults")

@@ -1,4 +1,4 @@
-"""`mailgres process`: send what is due and end, for cron."""
+"""`mailgres process`: send due emails and exit, for cron."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ NOTHING_DONE = 3
 
 @click.command()
 @settings_options(*PIPELINE, *LOGS)
-@click.option("--until-empty", is_flag=True, help="Go on until nothing is due.")
-@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Not longer.")
-@click.option("--exit-empty", is_flag=True, help="Exit with 3 if there was nothing to do.")
+@click.option("--until-empty", is_flag=True, help="Continue until no email is due.")
+@click.option(
+    "--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this time."
+)
+@click.option("--exit-empty", is_flag=True, help="Exit with 3 if no email was due.")
 def process(
     *, settings: Settings, until_empty: bool, max_seconds: float | None, exit_empty: bool
 ) -> None:
-    """Send what is due and end: for cron.
+    """Send due emails and exit, for cron.
 
-    One claim of --batch-size emails, or all with --until-empty. Prints one line of JSON. Several at
-    once never send an email twice.
+    It sends one claim of --batch-size emails, or with --until-empty all. It prints one line of
+    JSON. Concurrent runs never send an email twice.
 
     \b
     Examples:

@@ -6,22 +6,25 @@ from typing import Any
 
 import click
 
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import harmless, moment, print_rows
+from mailgres.cli.support.output import print_rows, time_cell
+from mailgres.cli.support.tables import harmless
 from mailgres.errors import OrderRefused
 
 _HEAD = ("role", "tenant", "since", "exists")
 
 
-@click.group()
+@click.group(cls=Group)
 def producers() -> None:
     """Bind database roles to one tenant each.
 
-    A bound role enqueues for its own tenant without naming it, and is refused any other. A role
-    that is not bound may enqueue for every tenant.
+    A bound role enqueues for its tenant without naming it, and for no other tenant. A role that is
+    not bound may enqueue for every tenant.
     """
 
 
@@ -37,20 +40,20 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
     """
     with operator(database_url) as database:
         found = database.ask("producers")
-    empty = "No role is bound: each may enqueue for every tenant."
+    empty = "No role is bound: every role may enqueue for every tenant."
     print_rows(found, _HEAD, _row, json_=as_json_, empty=empty)
 
 
 @producers.command()
 @click.argument("role")
-@click.argument("tenant")
+@click.argument("tenant", shell_complete=names_of("tenants"))
 @dry_run_option
 @database_url_option
 def bind(*, role: str, tenant: str, dry_run: bool, database_url: str | None) -> None:
     """Let ROLE enqueue for TENANT only.
 
-    Give the role that logs in, or the one that PostgREST switches to. A binding does not hold for
-    the members of a role.
+    Name the role that logs in, or the role that PostgREST switches to. A binding does not apply to
+    the members of the role.
 
     \b
     Example:
@@ -87,4 +90,4 @@ def unbind(*, role: str, dry_run: bool, database_url: str | None) -> None:
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     exists = "yes" if one["exists"] else "no"
-    return one["role_name"], one["tenant_id"], moment(one["bound_at"]), exists
+    return one["role_name"], one["tenant_id"], time_cell(one["bound_at"]), exists

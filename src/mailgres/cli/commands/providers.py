@@ -1,4 +1,4 @@
-"""`mailgres providers`: see those who send, pause them, limit them, try their credentials."""
+"""`mailgres providers`: list, pause, limit and test providers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mailgres.cli.commands.providers_test import test
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
@@ -15,13 +17,13 @@ from mailgres.cli.support.output import (
     INFINITY,
     NONE,
     Nothing,
-    harmless,
     moment,
     print_rows,
     rate,
     reader,
     when,
 )
+from mailgres.cli.support.tables import harmless
 from mailgres.values.kinds import Duration, Number, Or, PerTime
 
 if TYPE_CHECKING:
@@ -36,11 +38,14 @@ _RATE = Or("none", PerTime())
 _QUOTA = Or("none", Number(1, 2_000_000_000))
 
 
-@click.group()
-def providers() -> None:
-    """See those who send, pause and limit them.
+_name_argument = click.argument("name", shell_complete=names_of("providers"))
 
-    What is set here holds for all workers at once, and for those that start later.
+
+@click.group(cls=Group)
+def providers() -> None:
+    """List, pause, limit and test providers.
+
+    Changes apply to all workers immediately, also to workers that start later.
     """
 
 
@@ -53,7 +58,7 @@ providers.add_command(test)
 def list_(*, as_json_: bool, database_url: str | None) -> None:
     """List the providers: circuit, pause, tokens, quotas, routes.
 
-    Tokens are what the rate limits leave for now. Today and this month are those of UTC.
+    Tokens are the emails and calls that the rate limits allow now. Day and month are in UTC.
 
     \b
     Examples:
@@ -66,10 +71,14 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 
 
 @providers.command()
-@click.argument("name")
-@click.option("--until", type=when, metavar="TIME", help="Until then, such as 2027-01-31T09:00.")
-@click.option("--for", "length", type=reader(_LENGTH), metavar="DURATION", help="For so long.")
-@click.option("--reason", help="Why, for the next person who looks.")
+@_name_argument
+@click.option(
+    "--until", type=when, metavar="TIME", help="Until this time, such as 2027-01-31T09:00."
+)
+@click.option(
+    "--for", "length", type=reader(_LENGTH), metavar="DURATION", help="For this duration."
+)
+@click.option("--reason", help="The reason, shown in lists.")
 @dry_run_option
 @database_url_option
 def pause(
@@ -81,9 +90,9 @@ def pause(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Send nothing through a provider, until then or until it is resumed.
+    """Send nothing through a provider until a given time or until it is resumed.
 
-    What is under way is finished. Another provider of its routes stands in.
+    Calls in progress are finished. The next provider of a route is the fallback.
 
     \b
     Examples:
@@ -97,7 +106,7 @@ def pause(
 
 
 @providers.command()
-@click.argument("name")
+@_name_argument
 @dry_run_option
 @database_url_option
 def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
@@ -111,15 +120,14 @@ def resume(*, name: str, dry_run: bool, database_url: str | None) -> None:
 
 
 @providers.command()
-@click.argument("name")
+@_name_argument
 @dry_run_option
 @database_url_option
 def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
     """Close the circuit of a provider and release the emails that wait for it.
 
-    For when its fault was fixed. Emails that wait for its limits, for its circuit or for their
-    sender's configuration are due at once, also those whose outcome is uncertain, under the same
-    key. A quota that is used up stays so.
+    Use it when the problem is fixed. Emails that wait for its limits, its circuit or their sender's
+    configuration are due at once; uncertain emails keep their key. A used-up quota stays used up.
 
     \b
     Example:
@@ -129,10 +137,10 @@ def reset(*, name: str, dry_run: bool, database_url: str | None) -> None:
 
 
 @providers.command()
-@click.argument("name")
-@click.option("--rate", "rate_", type=reader(_RATE), metavar="RATE|none", help="Emails in a time.")
-@click.option("--daily", type=reader(_QUOTA), metavar="N|none", help="Emails in a day (UTC).")
-@click.option("--monthly", type=reader(_QUOTA), metavar="N|none", help="Emails in a month (UTC).")
+@_name_argument
+@click.option("--rate", "rate_", type=reader(_RATE), metavar="RATE|none", help="Emails per time.")
+@click.option("--daily", type=reader(_QUOTA), metavar="N|none", help="Emails per day (UTC).")
+@click.option("--monthly", type=reader(_QUOTA), metavar="N|none", help="Emails per month (UTC).")
 @dry_run_option
 @database_url_option
 def limit(
@@ -144,9 +152,9 @@ def limit(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Limit how many emails leave by a provider; `none` lifts a limit.
+    """Limit the emails that a provider sends; `none` removes a limit.
 
-    What is not named stays. What a provider tells of its own quotas replaces what is set here.
+    Options that are not given stay as they are. Quotas that a provider reports replace these.
 
     \b
     Examples:
@@ -167,7 +175,7 @@ def limit(
 def _order(
     database_url: str | None, query: str, name: str, *, dry_run: bool, **parameters: object
 ) -> None:
-    """Have something done about a provider, and say how it stands now."""
+    """Change a provider and print its new state."""
     with operator(database_url, name, dry_run=dry_run) as database:
         database.ask(query, name=name, **parameters)
         (found,) = [one for one in database.ask("providers") if one["provider"] == name]
@@ -200,7 +208,7 @@ def _quota(used: int | None, of: int | None) -> str:
 
 
 def _states(one: dict[str, Any]) -> list[str]:
-    limits = [f"{text} in hand" for text in _tokens(one)]
+    limits = [f"{text} left" for text in _tokens(one)]
     quotas = [
         f"{_quota(one[used], one[of])} {when}"
         for used, of, when in (
@@ -209,11 +217,11 @@ def _states(one: dict[str, Any]) -> list[str]:
         )
         if one[of] is not None
     ]
-    return [*(list(_remarks(one)) or ["in use"]), *limits, *quotas]
+    return [*(list(_remarks(one)) or ["usable"]), *limits, *quotas]
 
 
 def _remarks(one: dict[str, Any]) -> Iterator[str]:
-    """Why a provider is not in use."""
+    """Yield the reasons why a provider is not usable."""
     if not one["enabled"]:
         yield "disabled"
     if one["paused_until"]:
@@ -223,10 +231,10 @@ def _remarks(one: dict[str, Any]) -> Iterator[str]:
         yield f"paused until {moment(one['paused_until'])}{why}{last}"
     if one["circuit"] != "closed":
         state = one["circuit"].replace("_", " ")
-        until = f", tried again at {moment(one['circuit_until'])}" if one["circuit_until"] else ""
+        until = f", next probe at {moment(one['circuit_until'])}" if one["circuit_until"] else ""
         why = f": {one['circuit_reason']}" if one["circuit_reason"] else ""
-        yield f"circuit {state} since {moment(one['circuit_since'])}{until}{why}"
-        yield f"when it is mended: mailgres providers reset {one['provider']}"
+        yield f"{state} circuit since {moment(one['circuit_since'])}{until}{why}"
+        yield f"when it is fixed: mailgres providers reset {one['provider']}"
     if one["limited_until"]:
-        what = "its rate limit" if one["limited_by"] == "rate" else "its quota"
-        yield f"waits for {what} until {moment(one['limited_until'])}"
+        what = "rate-limited" if one["limited_by"] == "rate" else "out of quota"
+        yield f"{what} until {moment(one['limited_until'])}"

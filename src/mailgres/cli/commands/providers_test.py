@@ -1,4 +1,4 @@
-"""`mailgres providers test`: are the credentials good? Nothing is sent."""
+"""`mailgres providers test`: check credentials without sending anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.cli.support.options import json_option, settings_options
-from mailgres.cli.support.output import as_json, harmless
+from mailgres.cli.support.output import as_json
+from mailgres.cli.support.tables import harmless
 from mailgres.doctor.sending import advice, check_account
 from mailgres.errors import UnknownProvider
 from mailgres.values.kinds import suggestion
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 @json_option
 @settings_options("providers")
 def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
-    """Try the credentials of this process's settings, without sending anything.
+    """Check the credentials in the settings of this shell without sending anything.
 
-    Says so of a provider whose credentials cannot be tried: it has none, or they may send but not
-    ask. Exits with 1 if any of them are not good.
+    If credentials cannot be checked, it says so: there are none, or they only allow sending. Exits
+    with 1 if a provider does not accept its credentials.
 
     \b
     Examples:
@@ -53,12 +54,12 @@ def test(*, settings: Settings, name: str | None, as_json_: bool) -> None:
 
 def _print_result(account: Account, result: Result) -> None:
     if result.untried:
-        words = f"{account.name}: reached, credentials not tried: {result.untried}"
+        words = f"{account.name}: reached, credentials not checked: {result.untried}"
         click.echo(harmless(words))
         return
     if result.verdict == "sent":
         said = f" ({result.message})" if result.message else ""
-        click.echo(harmless(f"{account.name}: good{said}"))
+        click.echo(harmless(f"{account.name}: valid{said}"))
         return
     why = ": ".join(filter(None, (result.code, result.message)))
     click.echo(harmless(f"Error: {account.name}: {why or result.verdict}"), err=True)

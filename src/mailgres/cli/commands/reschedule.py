@@ -1,4 +1,4 @@
-"""`mailgres reschedule`: one email, or all that a filter leaves."""
+"""`mailgres reschedule`: emails by id or by filter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mailgres.cli.support.bulk_actions import RESCHEDULE, ids_argument, run_action
+from mailgres.cli.support.bulk_actions import RESCHEDULE, run_action
 from mailgres.cli.support.filters import filter_options
+from mailgres.cli.support.ids import ids_argument
 from mailgres.cli.support.job import RunOptions, with_run_options
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from mailgres.cli.support.filters import Filter
+    from mailgres.cli.support.ids import Prefix
 
 
 _LENGTH = Duration("0s", "3650d")
@@ -27,7 +29,7 @@ NOW = "now"
 
 
 def _to(given: str) -> datetime | timedelta:
-    """Read a time to come: `now`, in so long, or ISO 8601."""
+    """Read a future time: `now`, a duration, or ISO 8601."""
     try:
         return _LENGTH.parse("0s" if given == NOW else given)
     except BadValue:
@@ -36,23 +38,30 @@ def _to(given: str) -> datetime | timedelta:
 
 @click.command()
 @ids_argument
-@click.option("--to", "to", type=_to, required=True, metavar="TIME", help="2h, now or a time.")
-@click.option("--all", "everything", is_flag=True, help="Everything that waits.")
+@click.option(
+    "--to",
+    "to",
+    type=_to,
+    required=True,
+    metavar="TIME",
+    help="The new time: 2h, now, or 2027-01-31T09:00.",
+)
+@click.option("--all", "everything", is_flag=True, help="All pending emails.")
 @filter_options()
 @with_run_options
 @database_url_option
 def reschedule(
     *,
-    ids: tuple[UUID, ...],
+    ids: tuple[UUID | Prefix, ...],
     to: datetime | timedelta,
     everything: bool,
     chosen: Filter,
     run_options: RunOptions,
     database_url: str | None,
 ) -> None:
-    """Let waiting emails be sent at another time: those named, or by a filter.
+    """Send pending emails at another time, by id or by filter.
 
-    Exits with 1 if an email that was named could not be rescheduled, with 130 after Ctrl-C.
+    Exits with 1 if an email given by id could not be rescheduled, and with 130 after Ctrl-C.
 
     \b
     Examples:
@@ -64,7 +73,7 @@ def reschedule(
         length = to if isinstance(to, timedelta) else None
         (at,) = database.ask("time_of", to=None if length is not None else to, length=length)
     if at is None:
-        raise click.UsageError("--to is in the past: give `now`, or a time to come.")
+        raise click.UsageError("--to is in the past: give `now` or a future time.")
     parameters = {"to": at}
     run_action(
         RESCHEDULE,

@@ -1,4 +1,4 @@
-"""`mailgres routes`: the ways out of the queue, each an ordered list of providers."""
+"""`mailgres routes`: ordered lists of providers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
@@ -15,9 +17,15 @@ from mailgres.cli.support.output import print_rows
 _HEAD = ("route", "state", "providers", "tenants", "description")
 
 
-@click.group()
+_route_argument = click.argument("route", shell_complete=names_of("routes"))
+
+
+@click.group(cls=Group)
 def routes() -> None:
-    """Lead emails along providers: the first that is open sends, the next ones stand in."""
+    """Choose which providers send, and in what order.
+
+    The first usable provider of a route sends; the next ones are fallbacks.
+    """
 
 
 @routes.command("list")
@@ -36,8 +44,8 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 
 
 @routes.command("set")
-@click.argument("route")
-@click.argument("providers", nargs=-1, required=True)
+@_route_argument
+@click.argument("providers", nargs=-1, required=True, shell_complete=names_of("providers"))
 @click.option("--description", help="What it is for.")
 @dry_run_option
 @database_url_option
@@ -49,7 +57,7 @@ def set_(
     dry_run: bool,
     database_url: str | None,
 ) -> None:
-    """Make a route, or lead one along other providers, in the order of preference.
+    """Create a route, or change its providers; the order is the preference.
 
     \b
     Examples:
@@ -62,11 +70,11 @@ def set_(
 
 
 @routes.command()
-@click.argument("route")
+@_route_argument
 @dry_run_option
 @database_url_option
 def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
-    """Send nothing by a route until it is resumed. What is under way is finished.
+    """Send nothing on a route until it is resumed. Calls in progress are finished.
 
     \b
     Example:
@@ -78,7 +86,7 @@ def pause(*, route: str, dry_run: bool, database_url: str | None) -> None:
 
 
 @routes.command()
-@click.argument("route")
+@_route_argument
 @dry_run_option
 @database_url_option
 def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
@@ -90,13 +98,13 @@ def resume(*, route: str, dry_run: bool, database_url: str | None) -> None:
     """
     with operator(database_url, route, dry_run=dry_run) as database:
         database.ask("resume_route", route=route)
-    click.echo(f"{route}: open")
+    click.echo(f"{route}: resumed")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     return (
         one["route"],
-        "paused" if one["paused"] else "open" if one["usable"] else "waits",
+        "paused" if one["paused"] else "usable" if one["usable"] else "unusable",
         ", ".join(one["providers"]) or "-",
         str(one["tenants"]),
         one["description"],

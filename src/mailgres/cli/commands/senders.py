@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import moment, print_rows
+from mailgres.cli.support.output import print_rows, time_cell
 from mailgres.errors import OrderRefused
 
 if TYPE_CHECKING:
@@ -21,23 +23,28 @@ DEFAULT_LIST = "*"
 _tenant_option = click.option(
     "--tenant",
     default=DEFAULT_LIST,
+    shell_complete=names_of("tenants"),
     help="The list of this tenant.  [default: the list of tenants without one]",
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def senders() -> None:
     """Choose which senders (from_email) applications may set.
 
     An entry is a domain (example.com: not its subdomains), all subdomains of one (*.example.com)
-    or one address. A tenant with a list of its own has that one alone; the others share the
-    default list. Where there is no list, any sender is accepted. Senders that templates, tenants
-    and the worker's settings name are not checked.
+    or one address. A tenant with a list of its own uses only that list; the others share the
+    default list. Without a list, any sender is accepted. Senders of templates, tenants and the
+    worker's settings are not checked.
     """
 
 
 @senders.command("list")
-@click.option("--tenant", help="The list of this tenant; * is the default list.")
+@click.option(
+    "--tenant",
+    shell_complete=names_of("tenants"),
+    help="The list of this tenant; * is the default list.",
+)
 @json_option
 @database_url_option
 def list_(*, tenant: str | None, as_json_: bool, database_url: str | None) -> None:
@@ -64,7 +71,7 @@ def allow(
 ) -> None:
     """Allow senders: domains or addresses, all of them or none.
 
-    The first entry of a list closes it: from then on, senders that are not on it are refused.
+    From the first entry of a list on, senders that are not on the list are refused.
 
     \b
     Examples:
@@ -84,9 +91,9 @@ def allow(
 def disallow(
     *, disallowed: tuple[str, ...], tenant: str, dry_run: bool, database_url: str | None
 ) -> None:
-    """Take senders off a list, all of them or none.
+    """Remove senders from a list, all of them or none.
 
-    Emails that are in the queue already keep their sender.
+    Emails in the queue keep their sender.
 
     \b
     Example:
@@ -104,16 +111,16 @@ def disallow(
 
 
 def _left(database: Operator, tenant: str) -> str:
-    """What holds now: an empty list is none, and that may surprise."""
+    """Describe which list applies now: an empty list counts as no list."""
     if own := len(database.ask("senders", tenant=tenant)):
         return f"{own} left"
     if tenant != DEFAULT_LIST and database.ask("senders", tenant=DEFAULT_LIST):
-        return "the list is empty, so the default list holds"
+        return "the list is empty, so the default list applies"
     return "the list is empty, so any sender is accepted"
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    return _whose(one["tenant_id"]), one["sender"], moment(one["allowed_at"])
+    return _whose(one["tenant_id"]), one["sender"], time_cell(one["allowed_at"])
 
 
 def _whose(tenant: str) -> str:

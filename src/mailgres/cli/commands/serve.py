@@ -1,4 +1,4 @@
-"""`mailgres serve`: the HTTP service, and how a worker gets it beside itself."""
+"""`mailgres serve`: the HTTP service, which a worker can also run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from mailgres.settings import Settings
     from mailgres.worker.fleet import Beside
 
-OF_THE_EXTRA = {"prometheus_client", "starlette", "uvicorn"}
+OF_THE_EXTRA = {"prometheus_client", "standardwebhooks", "starlette", "uvicorn"}
 
 
 @click.command()
 @settings_options(*PIPELINE, *SERVICE, *LOGS)
 @open_metrics_option
-def serve(*, settings: Settings, open_metrics: bool) -> None:
-    """Answer HTTP: a trigger for schedulers, health, metrics for Prometheus.
+@click.option("--inbox", is_flag=True, help="Serve captured emails at /inbox/, for staging.")
+def serve(*, settings: Settings, open_metrics: bool, inbox: bool) -> None:
+    """Run the HTTP service: a trigger for schedulers, health, metrics for Prometheus.
 
-    POST /functions/v1/process-email-queue sends what is due, as `mailgres process` does; callers
-    bring the secret in MAILGRES_SERVE_SECRET. The janitors work beside it. SIGTERM or Ctrl-C: what
-    is under way is finished for up to --grace seconds, the rest is given back.
+    POST /functions/v1/process-email-queue sends due emails, as `mailgres process` does; callers
+    need the secret in MAILGRES_SERVE_SECRET. The service also runs the janitors. On SIGTERM or
+    Ctrl-C, calls in progress are finished for up to --grace seconds and other emails given back.
+
+    With --inbox, people who know MAILGRES_INBOX_SECRET see captured emails at /inbox/, under the
+    host names in MAILGRES_INBOX_HOSTS. The database role has to be a member of mailgres_operator.
 
     \b
     Examples:
@@ -35,13 +39,13 @@ def serve(*, settings: Settings, open_metrics: bool) -> None:
     from mailgres import logs  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
-    beside = http_service(settings, open_metrics=open_metrics)
+    beside = http_service(settings, open_metrics=open_metrics, inbox=inbox)
     logs.start(settings)
     fleet.run_none(settings, beside)
 
 
-def http_service(settings: Settings, *, open_metrics: bool = False) -> Beside:
-    """What runs the service beside a worker; refuses at once what it cannot be run with."""
+def http_service(settings: Settings, *, open_metrics: bool = False, inbox: bool = False) -> Beside:
+    """Return what runs the service beside a worker; refuse settings that it cannot run with."""
     try:
         from mailgres.http import server  # noqa: PLC0415 - an extra, loaded when it runs
     except ModuleNotFoundError as error:
@@ -49,9 +53,9 @@ def http_service(settings: Settings, *, open_metrics: bool = False) -> Beside:
             raise
         raise MailgresError(
             f"The HTTP service needs {error.name}, which is not installed",
-            "pip install starlette uvicorn prometheus_client",
+            "pip install starlette uvicorn prometheus_client standardwebhooks",
         ) from None
-    server.check(settings)
+    server.check(settings, inbox=inbox)
     return lambda pipeline, stopping: server.serving(
-        settings, pipeline, stopping, open_metrics=open_metrics
+        settings, pipeline, stopping, open_metrics=open_metrics, inbox=inbox
     )

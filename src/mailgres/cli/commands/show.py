@@ -1,4 +1,4 @@
-"""`mailgres show`: everything known about one email, as a timeline."""
+"""`mailgres show`: the timeline of one email."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mailgres.cli.support.ids import id_argument, resolve
 from mailgres.cli.support.message import as_file, message_of, written
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import json_option, settings_options, utc
-from mailgres.cli.support.output import as_json, lines, moment, status, table
+from mailgres.cli.support.output import as_json, lines, moment, print_table, status
 from mailgres.cli.support.timeline import timeline
 from mailgres.errors import UnknownEmail
 from mailgres.safe_errors import printable
@@ -18,6 +19,7 @@ from mailgres.safe_errors import printable
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from mailgres.cli.support.ids import Prefix
     from mailgres.settings import Settings
 
 HEAD = {
@@ -31,32 +33,37 @@ HEAD = {
     "correlation": "correlation_id",
     "policy": "retry_policy",
 }
-"""Lines on top of the timeline, and the columns they come from."""
+"""Lines above the timeline, and their columns."""
 
 
 @click.command("show")
-@click.argument("email_id", metavar="ID", type=click.UUID)
-@click.option("--rendered", is_flag=True, help="Also the message, as the next try would send it.")
+@id_argument
 @click.option(
-    "--eml", is_flag=True, help="Nothing but the raw message, as a file for mail readers."
+    "--rendered", is_flag=True, help="Also show the message as the next attempt would send it."
 )
+@click.option("--eml", is_flag=True, help="Print only the raw message, as a file for mail readers.")
 @json_option
 @utc
 @settings_options("database_url", "from_email")
-def show(*, settings: Settings, email_id: UUID, rendered: bool, eml: bool, as_json_: bool) -> None:
-    """Show what happened to an email: enqueued, each try, what the provider reported.
+def show(
+    *, settings: Settings, email_id: UUID | Prefix, rendered: bool, eml: bool, as_json_: bool
+) -> None:
+    """Show what happened to an email: enqueued, each attempt, reports of the provider.
 
-    Finds dead letters in the archive, too. A message is rendered with the version of its template
-    that the first try has fixed, before that with the active one.
+    ID may be the first digits of an id. Archived dead letters are found, too. A message is rendered
+    with the template version of the first attempt, before the first attempt with the active
+    version.
 
     \b
     Examples:
       mailgres show 0199d2c4-1f6e-7cc3-98c4-dc0c0c07398f
-      mailgres show 0199d2c4-1f6e-7cc3-98c4-dc0c0c07398f --rendered
+      mailgres show 0199d2c4-1f6e --rendered
       mailgres show 0199d2c4-1f6e-7cc3-98c4-dc0c0c07398f --eml > mail.eml
     """
     if eml and (as_json_ or rendered):
-        raise click.UsageError("--eml prints the raw message and nothing else: give it alone.")
+        raise click.UsageError(
+            "--eml prints only the raw message: leave out --rendered and --json."
+        )
     found = _find(settings.database_url, email_id)
     message = message_of(found, settings) if rendered or eml else None
     if message is not None and eml:
@@ -69,8 +76,9 @@ def show(*, settings: Settings, email_id: UUID, rendered: bool, eml: bool, as_js
             _print_message(written(message))
 
 
-def _find(database_url: str | None, email_id: UUID) -> dict[str, Any]:
+def _find(database_url: str | None, given: UUID | Prefix) -> dict[str, Any]:
     with operator(database_url) as database:
+        email_id = resolve(database, given)
         for found in database.ask("show", id=email_id):
             return dict(found)
     raise UnknownEmail(f"There is no email {email_id}, neither in the queue nor in the archive")
@@ -87,12 +95,9 @@ def _print(found: dict[str, Any]) -> None:
     ]
     if found["archived_at"]:
         rows.append(("  archived", moment(found["archived_at"])))
-    first, *others = rows
-    for line in table(first, others):
-        click.echo(line)
+    print_table(rows[0], rows[1:])
     click.echo()
-    for line in table(*timeline(found)):
-        click.echo(line)
+    print_table(*timeline(found))
 
 
 def _print_message(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`mailgres status`: the queue on one screen, once or live."""
+"""`mailgres status`: the state of the queue on one screen, once or live."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ STATUS_TIMEOUT = "10s"
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Stay and show it live; q or Ctrl-C ends it.")
+@click.option("--watch", is_flag=True, help="Refresh the screen until q or Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(0.2, 3600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often --watch looks.",
+    help="How often --watch refreshes.",
 )
 @json_option
 @database_url_option
 def status(*, watch: bool, interval: float, as_json_: bool, database_url: str | None) -> None:
     """Show the queue on one screen: depth, throughput, providers, workers, alerts.
 
-    The depth is a count at most 15 seconds old, and its age is shown; everything else is as of now.
-    The last minute is the last 60 seconds. It costs the database little, however much is in the
-    queue.
+    The depth is at most 15 seconds old, and its age is shown; all other figures are current. The
+    last minute is the last 60 seconds. The cost does not grow with the queue.
 
     \b
     Examples:
@@ -42,7 +41,7 @@ def status(*, watch: bool, interval: float, as_json_: bool, database_url: str | 
       mailgres status --json | jq '.due.emails'
     """
     if watch and as_json_:
-        raise click.UsageError("--watch is for people: leave out --json.")
+        raise click.UsageError("Give --watch or --json, not both.")
     if watch and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise click.UsageError("--watch needs a terminal.")
 
@@ -54,7 +53,7 @@ def status(*, watch: bool, interval: float, as_json_: bool, database_url: str | 
     if watch:
         from mailgres.cli.support.watch import show_live  # noqa: PLC0415 - brings rich, for this alone
 
-        look()  # what is wrong from the start is said as an error
+        look()  # so that a first failure is an ordinary error
         show_live(look, lines_of, interval)
     elif as_json_:
         as_json(look())

@@ -1,4 +1,4 @@
-"""`mailgres tenants`: what holds for the emails of one tenant."""
+"""`mailgres tenants`: settings for the emails of one tenant."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from psycopg.types.json import Jsonb
 
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.errors import Group
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
@@ -25,11 +27,14 @@ _NONE = "none"
 _HEAD = ("tenant", "weight", "limit", "route", "sent", "failed", "contact")
 
 
-@click.group()
-def tenants() -> None:
-    """Limit and lead the emails of a tenant.
+_tenant_argument = click.argument("tenant", shell_complete=names_of("tenants"))
 
-    A tenant needs no registration: what is set about one that sent nothing yet holds when it does.
+
+@click.group(cls=Group)
+def tenants() -> None:
+    """List, pause, limit and configure tenants.
+
+    A tenant needs no registration: settings can be made before its first email.
     """
 
 
@@ -37,10 +42,9 @@ def tenants() -> None:
 @json_option
 @database_url_option
 def list_(*, as_json_: bool, database_url: str | None) -> None:
-    """List the tenants: what is set about them, and what became of their emails of 7 days.
+    """List the tenants: their settings, and the outcomes of their emails of the last 7 days.
 
-    A tenant is listed if something is set about it, something of it waits, or something was
-    settled in that time.
+    A tenant is listed if it has settings, pending emails, or outcomes in that time.
 
     \b
     Examples:
@@ -53,12 +57,12 @@ def list_(*, as_json_: bool, database_url: str | None) -> None:
 
 
 @tenants.command()
-@click.argument("tenant")
+@_tenant_argument
 @click.argument("weight", type=click.IntRange(1, 100))
 @dry_run_option
 @database_url_option
 def weight(*, tenant: str, weight: int, dry_run: bool, database_url: str | None) -> None:
-    """Let a tenant have so many times three emails in a turn while others wait; 1 is usual.
+    """Set how many times three emails a tenant gets per turn while others wait (default 1).
 
     \b
     Example:
@@ -71,12 +75,12 @@ def weight(*, tenant: str, weight: int, dry_run: bool, database_url: str | None)
 
 
 @tenants.command()
-@click.argument("tenant")
-@click.option("--reason", help="Why, for the next person who looks.")
+@_tenant_argument
+@click.option("--reason", help="The reason, shown in lists.")
 @dry_run_option
 @database_url_option
 def pause(*, tenant: str, reason: str | None, dry_run: bool, database_url: str | None) -> None:
-    """Send nothing of a tenant until it is resumed. What is under way is finished.
+    """Send no emails of a tenant until it is resumed. Calls in progress are finished.
 
     \b
     Example:
@@ -89,7 +93,7 @@ def pause(*, tenant: str, reason: str | None, dry_run: bool, database_url: str |
 
 
 @tenants.command()
-@click.argument("tenant")
+@_tenant_argument
 @dry_run_option
 @database_url_option
 def resume(*, tenant: str, dry_run: bool, database_url: str | None) -> None:
@@ -106,16 +110,16 @@ def resume(*, tenant: str, dry_run: bool, database_url: str | None) -> None:
             meant = suggestion(tenant, paused)
             hint = f"Did you mean {meant}?" if meant else f"Paused: {', '.join(paused) or 'none'}."
             raise OrderRefused(f"The tenant {tenant!r} is not paused", hint)
-    click.echo(f"{tenant}: in use")
+    click.echo(f"{tenant}: resumed")
 
 
 @tenants.command()
-@click.argument("tenant")
+@_tenant_argument
 @click.argument("rate_", metavar="RATE|none", type=reader(Or(_NONE, PerTime())))
 @dry_run_option
 @database_url_option
 def limit(*, tenant: str, rate_: Rate | Nothing, dry_run: bool, database_url: str | None) -> None:
-    """Limit how many emails of a tenant leave in a time; `none` lifts the limit.
+    """Limit the rate of a tenant's emails; `none` removes the limit.
 
     \b
     Examples:
@@ -129,14 +133,14 @@ def limit(*, tenant: str, rate_: Rate | Nothing, dry_run: bool, database_url: st
 
 
 @tenants.command()
-@click.argument("tenant")
-@click.argument("route", metavar="ROUTE|none")
+@_tenant_argument
+@click.argument("route", metavar="ROUTE|none", shell_complete=names_of("routes"))
 @dry_run_option
 @database_url_option
 def route(*, tenant: str, route: str, dry_run: bool, database_url: str | None) -> None:
-    """Choose the route of a tenant's emails that name none, nor do their templates.
+    """Set the route of a tenant's emails, unless the email or its template names one.
 
-    It holds for emails enqueued from now on.
+    It applies to emails that are enqueued from now on.
 
     \b
     Examples:
@@ -147,12 +151,12 @@ def route(*, tenant: str, route: str, dry_run: bool, database_url: str | None) -
 
 
 @tenants.command()
-@click.argument("tenant")
+@_tenant_argument
 @click.argument("address", metavar="ADDRESS|none")
 @dry_run_option
 @database_url_option
 def contact(*, tenant: str, address: str, dry_run: bool, database_url: str | None) -> None:
-    """Choose who is told of a tenant's dead letters.
+    """Set the address that is notified of a tenant's dead letters.
 
     \b
     Example:
@@ -187,9 +191,9 @@ def _set(database_url: str | None, tenant: str, what: str, value: str, *, dry_ru
 
 
 def _note_unknown(database: Operator, tenant: str) -> None:
-    """A pause of a misspelt tenant would pause nobody, and nobody would notice."""
+    """Print a note if the tenant is unknown: its name may be misspelt."""
     known = [one["tenant"] for one in database.ask("tenants")]
     if tenant and tenant not in known:
         meant = suggestion(tenant, known)
         more = f" Did you mean {meant}?" if meant else ""
-        click.echo(f"Note: nothing is known of a tenant {tenant!r} yet.{more}", err=True)
+        click.echo(f"Note: the tenant {tenant!r} is not known yet.{more}", err=True)

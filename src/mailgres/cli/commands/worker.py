@@ -1,4 +1,4 @@
-"""`mailgres worker`: send emails until told to stop."""
+"""`mailgres worker`: send emails until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @settings_options(
     *PIPELINE, "processes", "poll_interval", "profile", "worker_name", *SERVICE, *LOGS
 )
-@click.option("--serve", is_flag=True, help="Answer HTTP, too, as `mailgres serve` does.")
+@click.option("--serve", is_flag=True, help="Also run the HTTP service, as `mailgres serve` does.")
 @open_metrics_option
 def worker(*, settings: Settings, serve: bool, open_metrics: bool) -> None:
-    """Send emails until told to stop.
+    """Send emails until it is stopped.
 
-    SIGTERM or Ctrl-C: nothing more is claimed, what is under way is finished for up to --grace
-    seconds, the rest is given back. A second one ends it at once. The exit code is 1 if the
-    database was away by then and does not know all that was done; nothing is lost by that.
+    On SIGTERM or Ctrl-C it claims nothing more, finishes calls in progress for up to --grace
+    seconds and gives other emails back. A second signal ends it at once. The exit code is 1 if the
+    database could not be reached to record all outcomes; no email is lost by that.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def worker(*, settings: Settings, serve: bool, open_metrics: bool) -> None:
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
     if open_metrics and not serve:
-        raise click.UsageError("--open-metrics is about --serve.")
+        raise click.UsageError("--open-metrics goes with --serve.")
     beside = http_service(settings, open_metrics=open_metrics) if serve else fleet.nothing_beside
     logs.start(settings)
     if settings.processes > 1:

@@ -1,8 +1,8 @@
-"""Long jobs: many emails, a chunk in each short transaction, beside the workers.
+"""Long jobs: changes to many emails, each chunk in a short transaction, while workers run.
 
-A job never waits for a row that somebody else holds (the database reports it, and the job comes
-back to it once), and holds none for longer than a chunk takes. It can end after every chunk: what
-is done is done, and the same command again goes on with the rest.
+A job never waits for a locked row (it is skipped and tried once more at the end), and locks rows
+only for the time of a chunk. It can end after every chunk: finished chunks are committed, and the
+same command continues with the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUERIES = queries.load("cli/support/bulk.sql")
 CHUNK = 200
 """Emails in one transaction."""
 SEARCH_TIMEOUT = "120s"
-"""How long choosing may take among ten million emails."""
+"""Time limit for a search among ten million emails."""
 _EXAMPLES = 3
 _AGAIN = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -39,7 +39,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass
 class Skipped:
-    """Emails that were left alone for one reason."""
+    """Emails that were skipped for one reason."""
 
     code: str
     message: str
@@ -50,7 +50,7 @@ class Skipped:
 
 @dataclass
 class Report:
-    """What came of a job."""
+    """The result of a job."""
 
     chosen: int
     done: int = 0
@@ -59,7 +59,7 @@ class Report:
     error: MailgresError | None = None
 
     def skip(self, key: UUID, code: str, message: str, hint: str) -> None:
-        """Count one that was left alone."""
+        """Count a skipped email."""
         found = self.skipped.setdefault((code, message), Skipped(code, message, hint))
         found.count += 1
         if len(found.examples) < _EXAMPLES:
@@ -67,13 +67,13 @@ class Report:
 
     @property
     def left(self) -> int:
-        """How many it has not come to."""
+        """Return the number of emails that were not reached."""
         return self.chosen - self.done - sum(one.count for one in self.skipped.values())
 
 
 @dataclass
 class Job:
-    """An order of bulk.sql, for many emails; `dry_run` takes every chunk back."""
+    """A statement of bulk.sql for many emails; `dry_run` rolls back every chunk."""
 
     connection: psycopg.Connection[Any]
     order: str
@@ -83,7 +83,7 @@ class Job:
     _along: set[UUID] = field(default_factory=set)
 
     def run(self, keys: Keys, progress: Callable[[int], None]) -> Report:
-        """Do it; whatever ends it early is in the report."""
+        """Run the job; the report says what ended it early."""
         report = Report(len(keys))
         with _ends(report):
             try:
@@ -96,13 +96,13 @@ class Job:
     def _pass(
         self, keys: Keys, report: Report, progress: Callable[[int], None], *, come_back: bool
     ) -> Keys:
-        """Go through the keys once; return those that somebody else held, to come back to."""
+        """Process the keys once; return those of locked rows, for a second pass."""
         busy, at = Keys(), 0
         while at < len(keys) and report.ended_by is None:
             chunk = keys.chunk(at, self.chunk)
             reported = self._change(chunk)
             if reported is None:
-                continue  # it took too long: in smaller chunks
+                continue  # it took too long: try smaller chunks
             at += len(chunk)
             self.chunk = min(self.chunk * 2, CHUNK)
             for key, *refusal in reported:
@@ -117,8 +117,8 @@ class Job:
         return busy
 
     def _change(self, chunk: dict[UUID, datetime | None]) -> list[tuple[Any, ...]] | None:
-        """Give the order for a chunk, in a transaction; None: not in time."""
-        # Those that went again with the rest of their batch are done already.
+        """Change a chunk in a transaction; return None after a timeout."""
+        # Emails that were retried with the rest of their batch are done already.
         keys = {key: time for key, time in chunk.items() if key not in self._along}
         reported = {"ids": list(keys), "dead_at": list(keys.values()), **self.parameters}
         for again in range(_AGAIN, -1, -1):
@@ -138,7 +138,7 @@ class Job:
 
 
 def choose(connection: psycopg.Connection[Any], query: str, **parameters: object) -> Keys:
-    """Find the emails a job is about, all at one moment: what comes later is not touched."""
+    """Find the emails of a job in one snapshot: later emails are not changed."""
     keys = Keys()
     with connection.transaction(), connection.cursor(name="mailgres_chosen") as cursor:
         connection.execute(QUERIES["limits"], {"timeout": SEARCH_TIMEOUT})
@@ -150,13 +150,13 @@ def choose(connection: psycopg.Connection[Any], query: str, **parameters: object
 
 
 def ask(connection: psycopg.Connection[Any], query: str, **parameters: object) -> list[Any]:
-    """The first column of what a query gives."""
+    """Return the first column of a query's result."""
     return [row[0] for row in connection.execute(QUERIES[query], parameters)]
 
 
 @contextmanager
 def connected(database_url: str | None) -> Iterator[psycopg.Connection[Any]]:
-    """Connect for a job; an error becomes what a person needs of it."""
+    """Connect for a job; turn errors of the database into readable errors."""
     try:
         with database.connect(database_url, autocommit=True) as connection:
             yield connection
@@ -166,7 +166,7 @@ def connected(database_url: str | None) -> Iterator[psycopg.Connection[Any]]:
 
 @contextmanager
 def _ends(report: Report) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end the job after the chunk at hand, the second at once."""
+    """Let the first Ctrl-C or SIGTERM end the job after the current chunk, the second at once."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def end(number: int, _: FrameType | None) -> None:

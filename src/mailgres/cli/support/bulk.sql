@@ -1,5 +1,5 @@
--- What commands about many emails ask. Whatever changes rows gets a chunk of them and says of each
--- what came of it: (id, code, message, hint), without a code if it was done.
+-- The queries of commands about many emails. A statement that changes rows gets a chunk of ids and
+-- returns a row for each: (id, code, message, hint), without a code if it was done.
 
 -- limits --
 SELECT pg_catalog.set_config('statement_timeout', %(timeout)s, true),

@@ -1,4 +1,4 @@
-"""What `retry`, `cancel` and `reschedule` share: emails that are named or chosen by a filter."""
+"""What `retry`, `cancel` and `reschedule` share: emails by id or by filter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from mailgres.cli.support import bulk
 from mailgres.cli.support.filters import check_names
+from mailgres.cli.support.ids import resolve_all
 from mailgres.cli.support.job import Labels, RunOptions, agree, perform
 from mailgres.cli.support.keys import Keys
 from mailgres.cli.support.operator import operator
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from mailgres.cli.support.filters import Filter
+    from mailgres.cli.support.ids import Prefix
 
 
 @dataclass(frozen=True)
 class BulkAction:
-    """What is done to emails, and in which states they can be: the first unless one is named."""
+    """An action on emails, and the statuses they may have: the first one is the default."""
 
     name: str
     labels: Labels
     statuses: tuple[str, ...]
     all_flag: str = "--all"
     strict: bool = False
-    """Whether emails that are named must have one of the statuses, too."""
+    """Whether emails given by id must have one of the statuses, too."""
 
 
 RETRY = BulkAction(
@@ -39,12 +41,10 @@ RETRY_DEAD = replace(RETRY, statuses=("failed",), strict=True)
 CANCEL = BulkAction("cancel", Labels("cancel", "Cancelled"), ("pending", "failed", "sending"))
 RESCHEDULE = BulkAction("reschedule", Labels("reschedule", "Rescheduled"), ("pending",))
 
-ids_argument = click.argument("ids", metavar="[ID]…", nargs=-1, type=click.UUID)
-
 
 def run_action(
     action: BulkAction,
-    ids: Sequence[UUID],
+    ids: Sequence[UUID | Prefix],
     chosen: Filter,
     run_options: RunOptions,
     database_url: str | None,
@@ -52,10 +52,11 @@ def run_action(
     everything: bool,
     parameters: Mapping[str, object],
 ) -> None:
-    """Do it to the emails named, or to those of the filter after asking."""
+    """Run an action on emails by id, or by filter after asking."""
     if ids and (chosen or everything):
-        raise click.UsageError("Name emails or give a filter, not both.")
-    if ids:
+        raise click.UsageError("Give ids or a filter, not both.")
+    named = resolve_all(database_url, ids)
+    if named:
         statuses = list(action.statuses) if action.strict else None
     else:
         statuses = _statuses(action, chosen, everything=everything)
@@ -66,8 +67,8 @@ def run_action(
             {**parameters, "statuses": statuses},
             dry_run=run_options.dry_run,
         )
-        if ids:
-            perform(job, Keys(sorted(set(ids))), action.labels, run_options, named=True)
+        if named:
+            perform(job, Keys(named), action.labels, run_options, named=True)
             return
         chosen = replace(chosen, status=tuple(statuses or ()))
         keys = bulk.choose(connection, "chosen_emails", filter=chosen.json)
@@ -80,22 +81,22 @@ def run_action(
 
 
 def _statuses(action: BulkAction, chosen: Filter, *, everything: bool) -> list[str]:
-    """In which states emails are looked for; refuses what cannot be, or be meant."""
+    """Return the statuses to filter by; refuse impossible and unrestricted filters."""
     statuses = list(chosen.status) or [action.statuses[0]]
-    if chosen.dead_reason and not chosen.status and "failed" in action.statuses:
+    if chosen.only_dead and not chosen.status and "failed" in action.statuses:
         statuses = ["failed"]
     wrong = [status for status in statuses if status not in action.statuses]
-    if wrong or (chosen.dead_reason and "failed" not in statuses):
+    if wrong or (chosen.only_dead and "failed" not in statuses):
         can = " or ".join(action.statuses)
         raise click.UsageError(
             f"{'Emails that are ' + wrong[0] if wrong else 'Dead emails'} cannot be"
             f" {action.labels.done.lower()}: only those that are {can}."
         )
     if not everything and not replace(chosen, status=()):
-        wide = "narrow it with a filter (such as --since 7d)"
+        wide = "add a filter (such as --since 7d)"
         if statuses == list(action.statuses[:1]):
             wide += f", or give {action.all_flag}"
         raise click.UsageError(
-            f"That would be every email that is {' or '.join(statuses)}: name emails, {wide}."
+            f"This would select every email that is {' or '.join(statuses)}: give ids, {wide}."
         )
     return statuses

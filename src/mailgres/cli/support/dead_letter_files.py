@@ -1,4 +1,4 @@
-"""Dead letters in files: written with all that is known of them, read back to be purged."""
+"""Dead letters in files: exported with all their data, read again to purge them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def write(letters: Iterable[dict[str, Any]], out: IO[str], kind: str, keys: Keys | None) -> int:
-    """Write dead letters as they come, and note in `keys` which; return how many."""
+    """Write dead letters, add their keys to `keys`, and return their number."""
     count, put = 0, files.writer(kind, COLUMNS, out)
     for letter in letters:
         put(letter)
@@ -40,20 +40,20 @@ def write(letters: Iterable[dict[str, Any]], out: IO[str], kind: str, keys: Keys
 
 
 def read(path: str, kind: str) -> Keys:
-    """Return which dead letters a file holds; each has to be there as a whole."""
+    """Return the keys of the dead letters in a file; each has to be complete."""
     keys = Keys()
     for line, record in files.read(path, kind):
         try:
             keys.add(*_key(_whole(record, kind)))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             raise files.broken(
-                path, line, "that is not a dead letter as `mailgres dlq export` writes it"
+                path, line, "this is not a dead letter as `mailgres dlq export` writes it"
             ) from None
     return keys
 
 
 def _whole(record: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Refuse what lacks a part."""
+    """Refuse an incomplete record."""
     for name, part in (("email", dict), ("log", list)):
         value = json.loads(record[name]) if kind == files.CSV else record[name]
         if not isinstance(value, part):

@@ -1,8 +1,8 @@
-"""Emails of a file on their way into the queue: all or none, or without the bad lines.
+"""Enqueue the emails of a file: all or none, or all but the bad lines.
 
-The file is read twice, a thousand lines at a time, so that memory does not grow with it: first
-everything is checked, then enqueued. Without `--continue-on-error` that is one transaction; with it
-every thousand are one, so that somebody who interrupts it keeps what is done.
+The file is read twice, a thousand lines at a time, so that memory does not grow with it: first all
+lines are checked, then they are enqueued. Without `--continue-on-error` that is one transaction;
+with it each thousand is one, so that an interruption keeps the finished ones.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.support import files
 from mailgres.cli.support.errors import INTERRUPTED
 from mailgres.cli.support.operator import explained, operator
+from mailgres.cli.support.output import progress_bar
 from mailgres.errors import MailgresError, RequestRefused
 from mailgres.request import FIELDS
 from mailgres.sqlstates import from_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from mailgres.cli.support.operator import Operator
 
 CHUNK = 1000
 _PLACE = re.compile(r" \(element (\d+) of the array, counting from 0\)$")
 CHUNK_TIMEOUT = "5min"
-"""How long a thousand may take."""
+"""Time limit for a thousand lines."""
 
 SHORT = {"recipient": "recipient_email", "template": "template_type", "tenant": "tenant_id"}
 _JSON = {name for name, field in FIELDS.items() if field.is_json}
@@ -46,18 +47,18 @@ Line = tuple[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Source:
-    """A file of emails, and what holds for those that do not say otherwise."""
+    """A file of emails, and the defaults of their fields."""
 
     path: str
     kind: str
     defaults: dict[str, Any]
     kept: str | None = None
-    """Where standard input is kept, because it is read twice."""
+    """The temporary copy of standard input, because it is read twice."""
 
 
 @dataclass
 class Done:
-    """What came of a file."""
+    """The result of a file."""
 
     enqueued: int = 0
     bad: int = 0
@@ -65,7 +66,7 @@ class Done:
 
 
 def run(source: Source, report: str | None, *, database_url: str | None, dry_run: bool) -> Done:
-    """Check a file and enqueue it; with a report, without its bad lines."""
+    """Check a file and enqueue it; with a report, skip its bad lines."""
     with _twice(source) as readable:
         if report is None:
             total = _check_all(readable, database_url)
@@ -74,7 +75,7 @@ def run(source: Source, report: str | None, *, database_url: str | None, dry_run
 
 
 def _check_all(source: Source, database_url: str | None) -> int:
-    """Refuse a file with a bad line, naming the first; returns how many lines it has."""
+    """Refuse a file with a bad line, naming the first; return the number of lines."""
     total, bad = 0, 0
     first: dict[str, Any] | None = None
     with operator(database_url, timeout=CHUNK_TIMEOUT) as database:
@@ -88,7 +89,7 @@ def _check_all(source: Source, database_url: str | None) -> int:
     more = f" ({bad - 1:,} more lines are bad)" if bad > 1 else ""
     raise MailgresError(
         f"{source.path}, line {first['line']}: {first['message']}{more}",
-        f"{first['hint']} Nothing was enqueued; --continue-on-error leaves bad lines out.",
+        f"{first['hint']} Nothing was enqueued; --continue-on-error skips bad lines.",
     )
 
 
@@ -96,7 +97,7 @@ def _all_or_none(source: Source, total: int, database_url: str | None, *, dry_ru
     done = Done()
     with (
         operator(database_url, timeout=CHUNK_TIMEOUT, dry_run=dry_run) as database,
-        _progress(total) as progress,
+        progress_bar(total, "Enqueued") as progress,
     ):
         try:
             for chunk in _chunks(source):
@@ -113,7 +114,7 @@ def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_
     done = Done(report=report)
     file = files.Growing(report)
     total = sum(len(chunk) for chunk in _chunks(source))
-    with _progress(total) as progress:
+    with progress_bar(total, "Enqueued") as progress:
         try:
             for chunk in _chunks(source):
                 with operator(database_url, timeout=CHUNK_TIMEOUT, dry_run=dry_run) as database:
@@ -133,7 +134,7 @@ def _what_is_good(source: Source, report: str, database_url: str | None, *, dry_
 
 
 def _enqueue_good(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
-    """Enqueue what is good of a chunk; returns what is wrong with the rest."""
+    """Enqueue the good lines of a chunk; return the faults of the others."""
     faults = _faults(database, chunk)
     known = {fault["line"] for fault in faults}
     good = [line for line in chunk if line[0] not in known]
@@ -148,7 +149,7 @@ def _enqueue_good(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]
 
 
 def _refused(database: Operator, line: Line) -> dict[str, Any] | None:
-    """Enqueue one alone: what checking does not see is a key that was used for another email."""
+    """Enqueue one line: the check does not find a key that was used for another email."""
     try:
         with database.savepoint():
             _ask(database, [line])
@@ -179,7 +180,7 @@ def _enqueue(database: Operator, source: Source, chunk: list[Line]) -> None:
 
 
 def _located(message: str, chunk: list[Line]) -> str:
-    """Name the line of the file instead of the place in the array that was sent."""
+    """Replace the position in the array by the line of the file."""
     if found := _PLACE.search(message):
         return f"line {chunk[int(found[1])][0]}: {message[: found.start()]}"
     return f"lines {chunk[0][0]} to {chunk[-1][0]}: {message}"
@@ -190,9 +191,9 @@ def _ask(database: Operator, chunk: list[Line]) -> None:
 
 
 def _faults(database: Operator, chunk: list[Line]) -> list[dict[str, Any]]:
-    """What is wrong with which lines."""
+    """Return the faults of a chunk's lines."""
     found = [
-        {"line": line, "code": "MG015", "message": email.pop("?"), "hint": "Mend the line."}
+        {"line": line, "code": "MG015", "message": email.pop("?"), "hint": "Fix the line."}
         for line, email in chunk
         if "?" in email
     ]
@@ -211,7 +212,7 @@ def _chunks(source: Source) -> Iterator[list[Line]]:
 
 
 def _line(source: Source, number: int, record: dict[str, Any]) -> Line:
-    """An email as enqueue_emails takes it; under `?` what is wrong already."""
+    """Return an email for enqueue_emails; a fault of the line is under the key `?`."""
     if isinstance(record.get("?"), str):
         return number, record
     record = {SHORT.get(name, name): value for name, value in record.items()}
@@ -232,7 +233,7 @@ def _of_json(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_csv(record: dict[str, Any]) -> dict[str, Any]:
-    """Columns are fields of the email or variables of its payload; an empty cell says nothing."""
+    """Return an email: columns are fields or variables of the payload; empty cells are ignored."""
     given = {name: value for name, value in record.items() if value != ""}
     email = {name: value for name, value in given.items() if name in FIELDS}
     for name in _JSON & email.keys():
@@ -248,17 +249,17 @@ def _of_csv(record: dict[str, Any]) -> dict[str, Any]:
 
 def _so_far(source: Source, done: Done) -> str:
     safe = (
-        "running it again goes on"
+        "running it again continues"
         if "idempotency_key" in source.defaults
-        else ("running it again would double them: only with --idempotency-key it would not")
+        else ("running it again would enqueue them twice; --idempotency-key prevents that")
     )
-    bad = f" {done.report} says which {done.bad:,} lines were bad so far." if done.bad else ""
+    bad = f" {done.report} lists the {done.bad:,} bad lines so far." if done.bad else ""
     return f"{done.enqueued:,} emails were enqueued before that; {safe}.{bad}"
 
 
 @contextmanager
 def _twice(source: Source) -> Iterator[Source]:
-    """Keep standard input in a file."""
+    """Copy standard input to a file, so that it can be read twice."""
     if source.path != files.STANDARD:
         yield source
         return
@@ -266,12 +267,3 @@ def _twice(source: Source) -> Iterator[Source]:
         shutil.copyfileobj(sys.stdin.buffer, kept)
         kept.flush()
         yield replace(source, kept=kept.name)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=total, label=f"Enqueued of {total:,}", file=sys.stderr) as bar:
-        yield bar.update

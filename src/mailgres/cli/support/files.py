@@ -1,4 +1,4 @@
-"""Records in files: CSV, JSON Lines or plain lines, gzip by suffix, written whole or not at all."""
+"""Files of records: CSV, JSON Lines or plain lines, also with gzip, never half-written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STANDARD = "-"
 _FORMULA = re.compile(r"'*[ \xa0]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that a spreadsheet would run, or drop characters of until it can."""
+"""The start of a cell that a spreadsheet would run as a formula."""
 CSV, JSON_LINES, LINES = "csv", "jsonl", "txt"
 _SUFFIXES = {".csv": CSV, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES, ".txt": LINES}
 _PACKED = ".gz"
@@ -32,7 +32,7 @@ _BAD_TEXT = (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class BadLine(Exception):
-    """A line that is not a whole record."""
+    """A line that is not a complete record."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(line, why)
@@ -40,7 +40,7 @@ class BadLine(Exception):
 
 
 def kind_of(path: str, *kinds: str) -> str:
-    """Tell by the name what a file holds; standard input and output hold the first kind."""
+    """Return the kind of a file by its name; standard input and output have the first kind."""
     if path == STANDARD:
         return kinds[0]
     suffixes = [suffix for suffix in Path(path).suffixes[-2:] if suffix != _PACKED]
@@ -48,7 +48,7 @@ def kind_of(path: str, *kinds: str) -> str:
     if kind not in kinds:
         names = ", ".join(f".{one}" for one in kinds)
         raise MailgresError(
-            f"The name of {path} does not say what it holds",
+            f"The name of {path} does not show its format",
             f"End it with {names}, or one of them and .gz.",
         )
     return kind
@@ -59,9 +59,8 @@ def read(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the records of a file with their line numbers; a plain line is a record `line`.
 
-    What is not a whole record is an error that names the line: nobody gets half of one. With
-    `reported` it is a record that says under this key what is wrong, as long as lines can be told
-    from each other.
+    A line that is not a complete record is an error. With `reported` it is a record with the fault
+    under this key, as long as the lines can be separated.
     """
     readers = {CSV: _read_csv, JSON_LINES: _read_json, LINES: _read_lines}
     last = 0
@@ -80,7 +79,7 @@ def read(
 
 
 def _record(line: int, record: dict[str, Any] | str, reported: str | None) -> dict[str, Any]:
-    """What a line holds; of a bad one what is wrong with it, if that may be told as a record."""
+    """Return the record of a line; of a bad line its fault, as a record or as an error."""
     if isinstance(record, dict):
         return record
     if reported is None:
@@ -89,13 +88,13 @@ def _record(line: int, record: dict[str, Any] | str, reported: str | None) -> di
 
 
 def broken(path: str, line: int, why: str) -> MailgresError:
-    """Say which line of a file is at fault."""
-    return MailgresError(f"{path}, line {line}: {why}", "Nothing was changed. Mend the file.")
+    """Return an error that names a line of a file."""
+    return MailgresError(f"{path}, line {line}: {why}", "Nothing was changed. Fix the file.")
 
 
 @contextmanager
 def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
-    """Write a file that only its owner may read: all of it appears at once, or nothing."""
+    """Write a file that only its owner can read; it appears when it is complete."""
     if path == STANDARD:
         yield _ToTerminal() if sys.stdout.isatty() else sys.stdout
         sys.stdout.flush()
@@ -121,23 +120,23 @@ def written(path: str, *, force: bool = False) -> Iterator[IO[str]]:
 
 
 class _ToTerminal(io.StringIO):
-    """Standard output that shows control characters instead of passing them on."""
+    """Standard output that replaces control characters."""
 
     def write(self, text: str) -> int:
-        """Show it."""
+        """Print the text without control characters."""
         return sys.stdout.write(printable(text, keep="\n"))
 
 
 class Growing:
-    """A file of records, only its owner's, that is whole whenever its program ends.
+    """A file of records that only its owner can read, complete whenever the program ends.
 
-    It comes to be with its first records, and never takes the place of another.
+    It is created with its first records and never replaces another file.
     """
 
     def __init__(self, path: str) -> None:
         self._path, self._started = path, False
         if path != STANDARD and Path(path).exists():
-            raise MailgresError(f"{path} exists", "Choose another name, or move it away.")
+            raise MailgresError(f"{path} exists", "Choose another name, or move the file.")
         if path != STANDARD and not os.access(Path(path).parent, os.W_OK):
             raise MailgresError(f"Cannot write {path}", "Choose another place.")
 
@@ -168,7 +167,7 @@ def _left(target: Path) -> str:
 
 
 def writer(kind: str, columns: Sequence[str], file: IO[str]) -> Callable[[dict[str, Any]], None]:
-    """Return what writes a record as a line; in CSV, what is not a plain value becomes JSON."""
+    """Return a function that writes a record as a line; in CSV, lists and objects become JSON."""
     if kind == JSON_LINES:
         return lambda record: _put(file, json.dumps(record, ensure_ascii=False) + "\n")
     _put_row(file, list(columns))
@@ -194,24 +193,24 @@ def _cell(value: object) -> str:
 
 
 def _defused(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; what looks defused already is told apart."""
+    """Return a cell that no spreadsheet runs as a formula; `_armed` undoes it."""
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def _armed(cell: str) -> str:
-    """The cell as it was before it was defused."""
+    """Return a cell as it was before `_defused`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _read_csv(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield each row with the number of its line; a text says what is wrong with it."""
+    """Yield each row with its line number; a text is the fault of the row."""
     csv.field_size_limit(_LONGEST_FIELD)
     rows = csv.reader(text, strict=True)
     try:
         head = next(rows, [])
         for row in rows:
             if row and len(row) != len(head):
-                yield rows.line_num, f"it has {len(row)} cells, but the head {len(head)}"
+                yield rows.line_num, f"it has {len(row)} cells, but the header has {len(head)}"
             elif row:
                 yield rows.line_num, dict(zip(head, map(_armed, row), strict=True))
     except csv.Error as error:
@@ -225,7 +224,7 @@ def _read_json(text: IO[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _object(line: str) -> dict[str, Any] | str:
-    """The object of a line, or what is wrong with it."""
+    """Return the object of a line, or its fault."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -273,7 +272,7 @@ def _text(raw: IO[bytes], *, packed: bool) -> Iterator[IO[str]]:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Let the new name survive a power cut as the content does."""
+    """Sync the directory, so that the new name survives a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

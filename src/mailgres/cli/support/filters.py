@@ -1,4 +1,4 @@
-"""Which emails a command is about: one set of options for listing, retrying and cancelling."""
+"""The filter of commands that list or change emails: one set of options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 import psycopg
 from psycopg.types.json import Jsonb
 
-from mailgres.cli.support.output import moment
+from mailgres.cli.support.completion import names_of
+from mailgres.cli.support.output import moment, when
 from mailgres.errors import MailgresError
 from mailgres.values.kinds import BadValue, Duration, suggestion
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-STATUSES = ("pending", "sending", "sent", "failed", "cancelled")
+STATUSES = ("pending", "sending", "sent", "failed", "dead", "cancelled")
+DEAD = "dead"
+"""Another word for the status `failed`."""
 REASONS = ("exhausted", "permanent", "expired", "uncertain", "crashed")
 ALWAYS = "all"
 DAY = timedelta(days=1)
@@ -30,15 +33,15 @@ DAY = timedelta(days=1)
 _LENGTH = Duration("1s", "36500d")
 _WHERE = {
     "template": "`mailgres templates list` shows all.",
-    "tenant": "A tenant is known once it has an email or was set up.",
+    "tenant": "A tenant is known when it has an email or settings.",
     "provider": "`mailgres providers list` shows all.",
 }
-"""Names that can be misspelt, and where the right ones are."""
+"""Names that can be misspelt, and what lists the known ones."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What a command's options leave of all emails; what is empty leaves nothing out."""
+    """Conditions on emails; an empty field is no condition."""
 
     status: tuple[str, ...] = ()
     template: tuple[str, ...] = ()
@@ -49,25 +52,32 @@ class Filter:
     dead_reason: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
+    died_since: datetime | None = None
+    died_until: datetime | None = None
+
+    @property
+    def only_dead(self) -> bool:
+        """Return whether a condition holds for dead emails only."""
+        return bool(self.dead_reason or self.died_since or self.died_until)
 
     def __bool__(self) -> bool:
-        """Whether it leaves anything out."""
+        """Return whether there is any condition."""
         return any(asdict(self).values())
 
     @property
     def json(self) -> Jsonb:
-        """What the database's functions take."""
+        """Return the filter as the functions of the database expect it."""
         given = {name: value for name, value in asdict(self).items() if value}
         return Jsonb(
             {n: v.isoformat() if isinstance(v, datetime) else list(v) for n, v in given.items()}
         )
 
     def describe(self) -> str:
-        """Say it to a person."""
+        """Describe the filter in words."""
         parts = []
         for name, value in asdict(self).items():
             if isinstance(value, datetime):
-                parts.append(f"{name} {moment(value.isoformat())}")
+                parts.append(f"{name.replace('_', ' ')} {moment(value.isoformat())}")
             elif value:
                 parts.append(f"{name.replace('_', ' ')} {' or '.join(value)}")
         return ", ".join(parts) or "all emails"
@@ -78,8 +88,8 @@ def filter_options(
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Give a command the options of a filter, and call it with `chosen`, a Filter.
 
-    Without `--since` it looks back by `default_since`, or at everything. With `dead_letters` the
-    options are those that are known of archived emails, and times are those of death.
+    Without `--since` it looks back by `default_since`, or at everything. With `dead_letters` there
+    is no `--status`.
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
@@ -96,84 +106,73 @@ def filter_options(
     return decorate
 
 
-def parse_past_time(
-    context: click.Context | None, parameter: click.Parameter | None, given: str | None
-) -> datetime | None:
-    """Read a time: as long ago as `24h` or `7d` say, or one in ISO 8601, of the user's zone."""
-    if given is None:
-        return None
-    now = datetime.now().astimezone()
+def past_time(given: str) -> datetime:
+    """Read a past time: an age (`24h`, `7d`), or ISO 8601 in the user's time zone."""
     try:
-        return now - _LENGTH.parse(given)
+        return datetime.now().astimezone() - _LENGTH.parse(given)
     except (BadValue, OverflowError):
-        pass
-    try:
-        return datetime.fromisoformat(given).astimezone()
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{given!r} is not a time. Give how long ago (30m, 24h, 7d) or a time such as"
-            " 2026-01-31T09:00.",
-            context,
-            parameter,
-        ) from None
+        return when(given, "an age (30m, 24h, 7d) or a time such as 2026-01-31T09:00")
 
 
 def check_names(database: Operator, chosen: Filter) -> None:
-    """Refuse a name that nobody knows, and suggest the nearest: for when nothing was found."""
+    """Refuse an unknown name and suggest the nearest; call it when nothing was found."""
     for what, where in _WHERE.items():
         for name in getattr(chosen, what):
             try:
                 with database.savepoint():
                     known = database.ask(f"known_{what}s")
             except psycopg.errors.QueryCanceled:
-                continue  # so many that nobody can say for sure
+                continue  # too many to list them in time
             if name not in known:
                 meant = suggestion(name, known)
                 hint = f"Did you mean {meant}? {where}" if meant else where
-                raise MailgresError(f"Nothing is known of a {what} {name!r}", hint)
+                raise MailgresError(f"There is no {what} {name!r}", hint)
 
 
-def _since(
-    context: click.Context, parameter: click.Parameter, given: str | None
-) -> datetime | str | None:
+def _since(given: str) -> datetime | str:
     if given == ALWAYS:
         return ALWAYS
-    found = parse_past_time(context, parameter, given)
-    if found and found > datetime.now().astimezone():
-        raise click.BadParameter("that is in the future: nothing can match.", context, parameter)
+    found = past_time(given)
+    if found > datetime.now().astimezone():
+        raise click.BadParameter("it is in the future: nothing can match.")
     return found
 
 
 def _filter(given: dict[str, Any], default_since: timedelta | None) -> Filter:
-    since, until = given["since"], given["until"]
-    if since is None and default_since:
-        since = (until or datetime.now().astimezone()) - default_since
-    since = None if since == ALWAYS else since
-    if since and until and since >= until:
-        raise click.UsageError("The time window ends before it begins: nothing can match.")
-    if given["dead_reason"] and given.get("status") and "failed" not in given["status"]:
-        raise click.UsageError("--reason is about dead emails: leave out --status, or give failed.")
-    return Filter(**{**given, "since": since, "until": until})
+    if given["since"] is None and default_since and not given["died_since"]:
+        given["since"] = (given["until"] or datetime.now().astimezone()) - default_since
+    for start, end in (("since", "until"), ("died_since", "died_until")):
+        given[start] = None if given[start] == ALWAYS else given[start]
+        if given[start] and given[end] and given[start] >= given[end]:
+            raise click.UsageError("The time window ends before it begins: nothing can match.")
+    statuses = ("failed" if one == DEAD else one for one in given.get("status", ()))
+    chosen = Filter(**{**given, "status": tuple(dict.fromkeys(statuses))})
+    if chosen.only_dead and chosen.status and "failed" not in chosen.status:
+        flag = "--reason" if chosen.dead_reason else "--died-since and --died-until"
+        verb = "selects" if chosen.dead_reason else "select"
+        raise click.UsageError(f"{flag} {verb} dead emails: leave out --status, or give failed.")
+    return chosen
 
 
 def _options(default_since: timedelta | None, *, dead_letters: bool) -> list[Callable[[Any], Any]]:
     default = f"  [default: {_LENGTH.show(default_since)}]" if default_since else ""
-    flag, event = ("--died-", "Died") if dead_letters else ("--", "Enqueued")
     return [
-        *(_OPTIONS[name] for name in (_OF_DEAD_LETTERS if dead_letters else _OPTIONS)),
+        *(option for name, option in _OPTIONS.items() if name != "status" or not dead_letters),
+        *_window("", "Enqueued", default),
+        *_window("died-", "Died", ""),
+    ]
+
+
+def _window(flag: str, event: str, default: str) -> list[Callable[[Any], Any]]:
+    return [
         click.option(
-            f"{flag}since",
-            "since",
+            f"--{flag}since",
             metavar="TIME",
-            callback=_since,
+            type=_since,
             help=f"{event} since: 24h, 7d, 2026-01-31T09:00, or `all`.{default}",
         ),
         click.option(
-            f"{flag}until",
-            "until",
-            metavar="TIME",
-            callback=parse_past_time,
-            help=f"{event} before this time.",
+            f"--{flag}until", metavar="TIME", type=past_time, help=f"{event} before this time."
         ),
     ]
 
@@ -183,10 +182,22 @@ _OPTIONS = {
         "--status",
         type=click.Choice(STATUSES, case_sensitive=False),
         multiple=True,
-        help="With this status; `failed` means dead.",
+        help="With this status; `dead` is another word for `failed`.",
     ),
-    "template": click.option("--template", metavar="NAME", multiple=True, help="Of this template."),
-    "tenant": click.option("--tenant", metavar="NAME", multiple=True, help="Of this tenant."),
+    "template": click.option(
+        "--template",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=names_of("templates"),
+        help="Of this template.",
+    ),
+    "tenant": click.option(
+        "--tenant",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=names_of("tenants"),
+        help="Of this tenant.",
+    ),
     "recipient": click.option(
         "--recipient",
         metavar="ADDRESS|@DOMAIN",
@@ -200,7 +211,11 @@ _OPTIONS = {
         help="With this code of the last error; `none`: without a code.",
     ),
     "provider": click.option(
-        "--provider", metavar="NAME", multiple=True, help="Last attempted with this provider."
+        "--provider",
+        metavar="NAME",
+        multiple=True,
+        shell_complete=names_of("providers"),
+        help="Last attempted with this provider.",
     ),
     "dead_reason": click.option(
         "--reason",
@@ -210,4 +225,3 @@ _OPTIONS = {
         help="Dead for this reason. The options up to this one may be repeated.",
     ),
 }
-_OF_DEAD_LETTERS = ("template", "tenant", "error_code", "dead_reason")

@@ -1,9 +1,8 @@
-"""How a long job speaks with a person: shows what it is about, asks, shows the way, reports."""
+"""The dialogue of a long job: it shows a sample, asks, shows progress and reports."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ import click
 
 from mailgres.cli.support import bulk
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import as_json, moment, table
+from mailgres.cli.support.output import as_json, echo_lines, progress_bar, time_cell
+from mailgres.cli.support.tables import Column, table, terminal_width
 from mailgres.errors import MailgresError, MayDeliverTwice
 
 if TYPE_CHECKING:
@@ -23,28 +23,34 @@ if TYPE_CHECKING:
     from mailgres.cli.support.keys import Keys
 
 _SAMPLE = 5
-_HEAD = ("id", "enqueued", "status", "template", "recipient", "tenant", "fault")
-_HINTS = {
-    MayDeliverTwice.sqlstate: "--accept-duplicates sends them again though they may arrive twice."
-}
+_HEAD = (
+    "id",
+    "enqueued",
+    "status",
+    Column("template", cut=12),
+    Column("recipient", cut=16),
+    Column("tenant", cut=8, spare="default"),
+    Column("fault", spare="-"),
+)
+_HINTS = {MayDeliverTwice.sqlstate: "--accept-duplicates sends them again, perhaps a second time."}
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What a job does, in words: `retry`, `Retried`, `emails`."""
+    """The words for a job: `retry`, `Retried`, `emails`."""
 
     verb: str
     done: str
     what: str = "emails"
 
     def count(self, number: int) -> str:
-        """So many of them."""
+        """Return a number with its noun."""
         return f"{number:,} {self.what.removesuffix('s') if number == 1 else self.what}"
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a job is to be done: the options that all of them have."""
+    """The options that all long jobs have."""
 
     yes: bool
     dry_run: bool
@@ -62,9 +68,9 @@ def with_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         json_option,
         click.option(
-            "--dry-run", is_flag=True, help="Say what would come of it, and change nothing."
+            "--dry-run", is_flag=True, help="Show what would be done, and change nothing."
         ),
-        click.option("--yes", "-y", is_flag=True, help="Do not ask first."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation."),
     ):
         with_options = option(with_options)
     return with_options
@@ -77,19 +83,20 @@ def agree(
     about: str,
     run_options: RunOptions,
 ) -> None:
-    """Show how many there are and a few of them, and ask; who says no ends the command."""
+    """Show the number of emails and a sample, and ask; `no` ends the command."""
     if run_options.yes or run_options.dry_run:
         return
     question = f"{labels.verb.capitalize()} {labels.count(len(keys))}"
     if not sys.stdin.isatty():
         raise MailgresError(
             f"{question}? There is no terminal to ask at, so nothing was done",
-            "Give --yes, or see with --dry-run what would be done.",
+            "Give --yes, or --dry-run to see what would be done.",
         )
     click.echo(f"{labels.count(len(keys))}: {about}", err=True)
     found = bulk.ask(connection, "sample", ids=list(islice(keys.ids(), _SAMPLE)))
-    for line in table(_HEAD, map(_row, found)) if found else ():
-        click.echo(f"  {line}", err=True)
+    width = terminal_width()
+    for block in table(_HEAD, map(_row, found), width and width - 2) if found else ():
+        echo_lines([f"  {line}" for line in block], err=True)
     if len(keys) > len(found) > 0:
         click.echo(f"  … and {len(keys) - len(found):,} more", err=True)
     click.confirm(f"{question}?", abort=True, err=True)
@@ -98,11 +105,11 @@ def agree(
 def perform(
     job: bulk.Job, keys: Keys, labels: Labels, run_options: RunOptions, *, named: bool = False
 ) -> None:
-    """Do it and say what came of it.
+    """Run a job and print its report.
 
-    `named`: each was named, so that one which was left alone is a failure.
+    With `named`, the emails were given by id, so that a skipped email is a failure.
     """
-    with _progress(len(keys), labels) as progress:
+    with progress_bar(len(keys), labels.done) as progress:
         report = job.run(keys, progress)
     if run_options.as_json:
         as_json(_report_json(report, labels, run_options))
@@ -120,16 +127,6 @@ def perform(
         sys.exit(128 + report.ended_by)
     if named and report.skipped:
         sys.exit(1)
-
-
-@contextmanager
-def _progress(total: int, labels: Labels) -> Iterator[Callable[[int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    label = f"{labels.done} of {total:,}"
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        yield bar.update
 
 
 def _so_far(report: bulk.Report, labels: Labels) -> str:
@@ -163,7 +160,7 @@ def _report_json(report: bulk.Report, labels: Labels, run_options: RunOptions) -
 def _row(email: dict[str, Any]) -> tuple[str, ...]:
     return (
         email["id"],
-        moment(email["created_at"]),
+        time_cell(email["created_at"]),
         email["status"],
         email["template_type"],
         email["recipient_email"],

@@ -1,4 +1,4 @@
-"""Which emails a long job is about, in as little memory as it takes: 24 bytes each."""
+"""The emails of a long job, in 24 bytes of memory each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class Keys:
-    """Ids of emails in their order; of dead letters each with the time of its death."""
+    """Ids of emails in order; for dead letters, each with its `dead_at`."""
 
     def __init__(self, ids: Iterable[UUID] = ()) -> None:
         self._ids = bytearray()
@@ -25,7 +25,7 @@ class Keys:
             self.add(one)
 
     def add(self, key: UUID, dead_at: datetime | None = None) -> None:
-        """Append one; either all have a time or none."""
+        """Append an id; either all have a time or none has."""
         self._ids += key.bytes
         if dead_at is not None:
             self._times.append((dead_at - _EPOCH) // _TICK)
@@ -34,14 +34,15 @@ class Keys:
         return len(self._ids) // _SIZE
 
     def ids(self, start: int = 0, end: int | None = None) -> Iterator[UUID]:
-        """The ids from one place up to another."""
+        """Yield the ids between two positions."""
         for at in range(start * _SIZE, min(end or len(self), len(self)) * _SIZE, _SIZE):
             yield UUID(bytes=bytes(self._ids[at : at + _SIZE]))
 
     def chunk(self, start: int, size: int) -> dict[UUID, datetime | None]:
-        """So many keys from a place on, but no id twice: the next chunk begins with that.
+        """Return at most `size` keys from a position on, no id twice.
 
-        One email may have died twice, and of each death has to be told what came of it.
+        An email may be two dead letters, each with its own report: a repeated id starts the next
+        chunk.
         """
         found: dict[UUID, datetime | None] = {}
         for at, key in enumerate(self.ids(start, start + size), start):

@@ -1,4 +1,4 @@
-"""An email of the queue as the message that a worker would make of it."""
+"""Render an email as a worker would."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 
 from mailgres.errors import MailgresError
 from mailgres.model import ClaimedEmail, Outcome
+from mailgres.providers.capture.provider import as_json
 from mailgres.providers.header import Unsendable
 from mailgres.providers.mime import compose
 from mailgres.sender.render import Renderer
@@ -25,8 +26,8 @@ def message_of(found: dict[str, Any], settings: Settings) -> Message:
     """Render an email that was found in the queue or in the archive."""
     if found["archived_at"] and found["attachments"]:
         raise MailgresError(
-            "The archive has not kept the files of this email, so it cannot be rendered whole",
-            "`mailgres show` without --rendered or --eml says which files there were.",
+            "The archive does not keep attachments, so this email cannot be rendered",
+            "`mailgres show` without --rendered or --eml lists the attachments.",
         )
     store = Store(settings.database_url or "", worker="command line", connections=1)
     try:
@@ -35,36 +36,25 @@ def message_of(found: dict[str, Any], settings: Settings) -> Message:
         store.close()
     if isinstance(made, Outcome):
         raise MailgresError(
-            f"It cannot be rendered: {made.result.message}", "A try would end the same way."
+            f"It cannot be rendered: {made.result.message}",
+            "An attempt would fail in the same way.",
         )
     return made
 
 
 def as_file(message: Message) -> bytes:
-    """The raw message."""
+    """Return the raw message."""
     try:
         return compose(message)
     except Unsendable as fault:
         raise MailgresError(
-            f"It cannot be written: {fault.message}", "A try would end the same way."
+            f"It cannot be written: {fault.message}", "An attempt would fail in the same way."
         ) from None
 
 
 def written(message: Message) -> dict[str, Any]:
-    """The message for people and for programs."""
-    email = message.email
-    return {
-        "from": message.from_email,
-        "to": email.recipient_email,
-        "also_to": email.also_to,
-        "cc": email.cc,
-        "bcc": email.bcc,
-        "reply_to": message.reply_to,
-        "subject": message.subject,
-        "text": message.text,
-        "html": message.html,
-        "template_version": email.template_version,
-    }
+    """Return the fields of a message to show."""
+    return {**as_json(message), "template_version": message.email.template_version}
 
 
 def _email(found: dict[str, Any]) -> ClaimedEmail:

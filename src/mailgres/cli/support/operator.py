@@ -1,4 +1,4 @@
-"""One way for operators' commands to ask the database, and to say what it refused."""
+"""Run the queries of operators' commands, and explain errors of the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUERIES = queries.load("cli/support/operator.sql")
 TIMEOUT = "5s"
 STREAMED = 500
-"""Rows in memory at once of what may be long."""
+"""Rows in memory at once of a long result."""
 _NO_PRIVILEGE = "42501"
 _LISTS: dict[type[MailgresError], tuple[str, str, str]] = {
     UnknownProvider: ("providers", "provider", "providers list"),
@@ -32,31 +32,31 @@ _LISTS: dict[type[MailgresError], tuple[str, str, str]] = {
     UnknownRetryPolicy: ("policies", "name", "policies list"),
     UnknownAlertRule: ("alert_rules", "name", "alerts rules"),
 }
-"""For each error about a name: what lists the known ones, as a query (and its key) and
-as a command."""
+"""For each error about an unknown name: the query that lists the known names, its key, and the
+command that lists them."""
 
 
 class Operator:
-    """The database, as an operator asks it: all in one transaction."""
+    """The database for operators' commands: one transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
 
     def limit(self, timeout: str = TIMEOUT) -> None:
-        """Limit the time of what is asked in this transaction, and where it looks for names."""
+        """Set the statement timeout and the search_path of the transaction."""
         self.ask("limits", timeout=timeout)
 
     def ask(self, query: str, **parameters: object) -> list[Any]:
-        """The first column of what a query gives."""
+        """Return the first column of a query's result."""
         rows = self.connection.execute(QUERIES[query], parameters or None)
         return [row[0] for row in rows]
 
     def savepoint(self) -> AbstractContextManager[Any]:
-        """A part that can fail alone: what it did is taken back, what was before stays."""
+        """Return a savepoint: a failure rolls back only what came after it."""
         return self.connection.transaction()
 
     def stream(self, query: str, **parameters: object) -> Iterator[Any]:
-        """The first column of what a query gives, a few rows at a time."""
+        """Yield the first column of a query's result, a few rows at a time."""
         with self.connection.cursor(name="mailgres_stream") as cursor:
             cursor.itersize = STREAMED
             cursor.execute(QUERIES[query], parameters or None)
@@ -64,7 +64,7 @@ class Operator:
                 yield row[0]
 
     def suggest(self, error: MailgresError, given: Iterable[str]) -> None:
-        """Name what was most likely meant, in the error's hint."""
+        """Suggest the nearest name in the error's hint."""
         self.connection.rollback()
         self.limit()
         listing, key, command = _LISTS[type(error)]
@@ -78,10 +78,10 @@ class Operator:
 def operator(
     database_url: str | None, *names: str, timeout: str = TIMEOUT, dry_run: bool = False
 ) -> Iterator[Operator]:
-    """Ask the database in one transaction; an error becomes what a person needs of it.
+    """Open a transaction; turn errors of the database into readable errors.
 
-    `names`: the providers, routes, policies or rules that somebody named, and may have misspelt.
-    `dry_run`: everything is taken back in the end.
+    `names`: the providers, routes, policies or rules that the user gave and may have misspelt.
+    `dry_run`: the transaction is rolled back.
     """
     try:
         with database.connect(database_url) as connection:
@@ -96,12 +96,12 @@ def operator(
                 if type(ours) in _LISTS:
                     asked.suggest(ours, names)
                 raise ours from None
-    except psycopg.Error as error:  # of the commit, or of asking for suggestions
+    except psycopg.Error as error:  # of the commit, or of the query for suggestions
         raise explained(error) from None
 
 
 def explained(error: psycopg.Error) -> MailgresError:
-    """What a person needs of an error of the database."""
+    """Return a readable error for an error of the database."""
     if error.sqlstate == _NO_PRIVILEGE:
         return MailgresError(
             database.first_line(error),

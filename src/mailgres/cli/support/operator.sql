@@ -1,5 +1,5 @@
--- What operators ask and order, a function of the database each. Listings come as JSON, because
--- times may be infinite.
+-- The queries of operators' commands, mostly one function call each. Lists are JSON, because times
+-- may be infinite.
 
 -- limits --
 SELECT pg_catalog.set_config('statement_timeout', %(timeout)s, true), pg_catalog.set_config('jit', 'off', true),
@@ -44,6 +44,9 @@ WHERE mailgres.providers_of(r.route) <> '{capture}'
 -- reset_default_route --
 UPDATE mailgres.routes SET initial = true WHERE route = 'default' AND NOT initial RETURNING route
 
+-- drop_dev_database --
+DROP DATABASE IF EXISTS mailgres_dev
+
 -- pause_route --
 SELECT mailgres.pause_route(%(route)s)
 
@@ -71,6 +74,7 @@ SELECT jsonb_build_object(
     'throughput', (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.minute) FROM public.email_throughput t),
     'providers', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.provider), '[]') FROM public.email_providers p),
     'missing', (SELECT coalesce(jsonb_agg(to_jsonb(m)), '[]') FROM mailgres.missing_providers() m),
+    'events', (SELECT jsonb_object_agg(r.event, r.emails) FROM mailgres.reported_emails() r),
     'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) ORDER BY w.worker), '[]') FROM public.email_workers w),
     'alerts', (SELECT coalesce(jsonb_agg(to_jsonb(a)), '[]') FROM public.email_alerts a))
 
@@ -82,6 +86,29 @@ SELECT to_jsonb(x) FROM (
     FROM mailgres.find_emails(%(filter)s, NULL, %(limit)s, %(sort)s) WITH ORDINALITY f(id, place)
     JOIN public.email_queue q ON q.id = f.id
     ORDER BY f.place) x
+
+-- emails_with_prefix --
+-- Two ranges of primary keys.
+SELECT to_jsonb(x) FROM (
+    (SELECT q.id, q.created_at, q.status::text, q.template_type::text FROM public.email_queue q
+     WHERE q.id BETWEEN %(first)s AND %(last)s ORDER BY q.id LIMIT %(limit)s)
+    UNION ALL
+    (SELECT d.queue_id, (d.email ->> 'created_at')::timestamptz, 'failed', d.template_type
+     FROM mailgres.dead_letters d
+     WHERE d.queue_id BETWEEN %(first)s AND %(last)s
+       AND NOT EXISTS (SELECT FROM public.email_queue q WHERE q.id = d.queue_id)
+     ORDER BY d.queue_id LIMIT %(limit)s)
+    ORDER BY id LIMIT %(limit)s) x
+
+-- neighbours --
+SELECT jsonb_build_object('id', i.id, 'neighbours', ARRAY(
+    (SELECT q.id FROM public.email_queue q WHERE q.id < i.id ORDER BY q.id DESC LIMIT 1)
+    UNION ALL (SELECT q.id FROM public.email_queue q WHERE q.id > i.id ORDER BY q.id LIMIT 1)
+    UNION ALL (SELECT d.queue_id FROM mailgres.dead_letters d
+               WHERE d.queue_id < i.id ORDER BY d.queue_id DESC LIMIT 1)
+    UNION ALL (SELECT d.queue_id FROM mailgres.dead_letters d
+               WHERE d.queue_id > i.id ORDER BY d.queue_id LIMIT 1)))
+FROM unnest(%(ids)s::uuid[]) i(id)
 
 -- known_templates --
 SELECT template_type FROM public.email_templates
@@ -126,11 +153,13 @@ SELECT jsonb_build_object('retry_policy', s.retry_policy, 'expires_after', extra
 FROM mailgres.settings s
 
 -- suppressions --
-SELECT to_jsonb(s) FROM public.email_suppressions s
-WHERE (%(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s)
-  AND (%(reason)s::text IS NULL OR s.reason = %(reason)s)
-  AND (%(containing)s::text IS NULL OR strpos(s.recipient_email, lower(%(containing)s COLLATE "C")) > 0)
-ORDER BY s.created_at DESC, s.recipient_email LIMIT %(limit)s
+SELECT to_jsonb(s) FROM mailgres.find_suppressions(%(filter)s, %(limit)s) s
+
+-- release_suppressions --
+SELECT to_jsonb(s) FROM mailgres.release_suppressions(%(filter)s) s
+
+-- explain_address --
+SELECT mailgres.explain_address(%(address)s)
 
 -- suppress --
 SELECT to_jsonb(s) FROM mailgres.suppress(%(entries)s) s
@@ -177,9 +206,12 @@ FROM unnest(coalesce(nullif(%(tenant)s::text[], '{}'), ARRAY[NULL])) tenant,
      unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
      unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
      unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
-     mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s, %(limit)s) h
+     unnest(coalesce(nullif(%(provider)s::text[], '{}'), ARRAY[NULL])) provider,
+     mailgres.find_dead_letters(
+         tenant, template, code, reason, %(died_since)s, %(died_until)s, %(place)s, %(limit)s,
+         nullif(%(recipient)s::text[], '{}'), provider, %(since)s, %(until)s) h
 CROSS JOIN LATERAL (
-    -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
+    -- OFFSET 0 prevents a join of everything: each letter is looked up by its id
     SELECT * FROM public.email_dead_letters x
     WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived OFFSET 0
 ) d
@@ -207,9 +239,12 @@ FROM unnest(coalesce(nullif(%(tenant)s::text[], '{}'), ARRAY[NULL])) tenant,
      unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
      unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
      unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
-     mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
+     unnest(coalesce(nullif(%(provider)s::text[], '{}'), ARRAY[NULL])) provider,
+     mailgres.find_dead_letters(
+         tenant, template, code, reason, %(died_since)s, %(died_until)s, %(place)s, NULL,
+         nullif(%(recipient)s::text[], '{}'), provider, %(since)s, %(until)s) h
 CROSS JOIN LATERAL (
-    -- OFFSET keeps it apart: each is looked up by its id, whatever the number of all of them
+    -- OFFSET 0 prevents a join of everything: each letter is looked up by its id
     SELECT * FROM public.email_dead_letters x
     WHERE x.id = h.id AND (x.archived_at IS NOT NULL) = h.archived OFFSET 0
 ) d
@@ -225,7 +260,10 @@ SELECT to_jsonb(x) FROM (
      unnest(coalesce(nullif(%(template)s::text[], '{}'), ARRAY[NULL])) template,
          unnest(coalesce(nullif(%(error_code)s::text[], '{}'), ARRAY[NULL])) code,
      unnest(coalesce(nullif(%(dead_reason)s::text[], '{}'), ARRAY[NULL])) reason,
-         mailgres.find_dead_letters(tenant, template, code, reason, %(since)s, %(until)s, %(place)s) h
+     unnest(coalesce(nullif(%(provider)s::text[], '{}'), ARRAY[NULL])) provider,
+         mailgres.find_dead_letters(
+         tenant, template, code, reason, %(died_since)s, %(died_until)s, %(place)s, NULL,
+         nullif(%(recipient)s::text[], '{}'), provider, %(since)s, %(until)s) h
     GROUP BY GROUPING SETS ((h.error_code), (h.tenant_id), (h.template_type), (h.dead_reason))
 ) x
 ORDER BY x.by, x.in_queue + x.archived DESC, x.name
@@ -250,6 +288,7 @@ SELECT jsonb_build_object(
     'email', to_jsonb(q) - 'lease_token',
     'log', coalesce(d.log, '[]') || coalesce(
         (SELECT jsonb_agg(to_jsonb(l) ORDER BY l.id) FROM public.email_logs l WHERE l.queue_id = q.id), '[]'),
+    'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.received_at, e.id), '[]') FROM public.email_events e WHERE e.queue_id = %(id)s),
     'attachments', coalesce(
         (SELECT jsonb_agg(jsonb_build_object('filename', a.filename, 'content_type', a.content_type,
                                              'bytes', octet_length(a.content)) ORDER BY a.position)
@@ -262,6 +301,7 @@ WHERE q.id = %(id)s
 UNION ALL
 SELECT jsonb_build_object(
     'email', d.email - 'lease_token' - 'attachments', 'log', d.log, 'attachments', d.email -> 'attachments',
+    'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.received_at, e.id), '[]') FROM public.email_events e WHERE e.queue_id = %(id)s),
     'archived_at', d.archived_at, 'now', mailgres.now(), 'active_version', t.active_version)
 FROM mailgres.dead_letters d
 LEFT JOIN public.email_templates t ON t.template_type = d.template_type
@@ -273,3 +313,24 @@ SELECT to_jsonb(c) FROM mailgres.check_emails(%(emails)s) c
 
 -- enqueue_emails --
 SELECT e::text FROM public.enqueue_emails(%(emails)s) e
+
+-- quarantine_state --
+SELECT to_jsonb(s) FROM mailgres.quarantine_state() s
+
+-- quarantine --
+SELECT mailgres.quarantine(%(because)s)
+
+-- release_quarantine --
+SELECT mailgres.release_quarantine(%(anywhere)s)
+
+-- recovery_until --
+SELECT to_jsonb(coalesce(%(until)s, mailgres.recovery_until(%(since)s)))
+
+-- list_recovery --
+SELECT to_jsonb(r) FROM mailgres.list_recovery(%(since)s, %(until)s) r
+
+-- recover --
+SELECT mailgres.recover(%(since)s, %(until)s, %(limit)s)
+
+-- recover_known --
+SELECT to_jsonb(k) FROM mailgres.recover_known(%(emails)s) k

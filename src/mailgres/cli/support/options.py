@@ -1,4 +1,4 @@
-"""Options that several commands share, generated from the definitions of the settings."""
+"""Options that several commands share; those of settings come from their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 def settings_options(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Give a command flags for these settings and `--config`, and call it with `settings`.
 
-    The command gets all settings, whichever of them have flags.
+    The command gets all settings, also those without flags.
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
@@ -55,7 +55,7 @@ limit_option = click.option(
 
 
 def database_url(command: Callable[..., R]) -> Callable[..., R]:
-    """Call a command that needs nothing but the database with its URL, or None."""
+    """Give a command `--database-url`, and call it with the URL or None."""
 
     @functools.wraps(command)
     def with_url(*, settings: Settings, **given: object) -> R:
@@ -65,7 +65,7 @@ def database_url(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def utc(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `--utc`: times are then shown and read as if the user lived there."""
+    """Give a command `--utc`, which sets the time zone for input and output."""
 
     def move(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
         if given:
@@ -78,13 +78,13 @@ def utc(command: Callable[..., R]) -> Callable[..., R]:
         is_eager=True,
         expose_value=False,
         callback=move,
-        help="Show and read times in UTC, not in your zone.",
+        help="Show and read times in UTC, not in your time zone.",
     )
     return option(command)
 
 
 def dry_run(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `--dry-run`, and say in the end that nothing was changed."""
+    """Give a command `--dry-run`, and print at the end that nothing was changed."""
 
     @functools.wraps(command)
     def with_dry_run(*, dry_run: bool, **given: object) -> R:
@@ -94,13 +94,13 @@ def dry_run(command: Callable[..., R]) -> Callable[..., R]:
         return done
 
     option = click.option(
-        "--dry-run", is_flag=True, help="Check and show what would be done, change nothing."
+        "--dry-run", is_flag=True, help="Check and show what would be done, but change nothing."
     )
     return option(with_dry_run)
 
 
 def _settings(given: dict[str, object], names: tuple[str, ...]) -> Settings:
-    """Take the flags out of a command's arguments and load the settings with them."""
+    """Remove the flags from a command's arguments and load the settings with them."""
     flags = {name: given.pop(name) for name in (*names, "config")}
     return load(os.environ, flags, Path())
 
@@ -113,12 +113,12 @@ _config = click.option(
 def _option(definition: Definition) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Return the flag of a setting.
 
-    click is left out of reading and checking: a value means the same in a flag, a variable and
-    the file, and an error names which of them it was.
+    click does not parse the value: it means the same in a flag, a variable and the file, and an
+    error names which of them is wrong.
     """
     about = definition.about
     if definition.secret:
-        about += " Prefer the variable: other users of the machine see arguments."
+        about += " Prefer the variable: other users of the machine can see arguments."
     extras = [f"env var: {', '.join(definition.variables)}"]
     if definition.default_text:
         extras.append(f"default: {definition.default_text}")

@@ -1,21 +1,23 @@
-"""How operators' commands write values: tables, times, rates."""
+"""The output of operators' commands: tables, JSON, times, rates."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mailgres.cli.support.tables import Cell, harmless, table, terminal_width, wrapped
 from mailgres.safe_errors import printable
 from mailgres.values.kinds import BadValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from mailgres.cli.support.tables import Head
     from mailgres.values.kinds import Kind
 
 T = TypeVar("T")
@@ -24,24 +26,22 @@ INFINITY = "infinity"
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEARLY = 1e-6
-_COLOUR = re.compile(r"(\x1b\[(?:3[0-7]|0)m)")
-"""What click.style puts around a text."""
 
 COLOURS = {"pending": "cyan", "sending": "blue", "sent": "green", "failed": "red"}
-"""Of statuses; click leaves colours out where output is no terminal."""
+"""The colours of statuses; click removes them if the output is not a terminal."""
 
 
 class Nothing:
-    """What is to be taken away, unlike what was not mentioned."""
+    """A value that removes a setting, unlike None, which leaves it as it is."""
 
 
 NONE = Nothing()
 
 
 def reader(kind: Kind[Any]) -> Callable[[object], Any]:
-    """Return what reads an argument of a command as a setting of that kind is read.
+    """Return a function that parses an argument like a setting of this kind.
 
-    What stands for none becomes NONE, because click takes None for not given.
+    The word for none becomes NONE, because None means that the option was not given.
     """
 
     def read(given: object) -> Any:  # noqa: ANN401 - what the kind gives
@@ -54,35 +54,46 @@ def reader(kind: Kind[Any]) -> Callable[[object], Any]:
     return read
 
 
-def when(given: str) -> datetime:
-    """Read a time in ISO 8601; without a zone it is one of the user's own."""
+def when(given: str, expected: str = "a time such as 2027-01-31T09:00") -> datetime:
+    """Read a time in ISO 8601; without a zone it is in the user's time zone."""
     try:
         return datetime.fromisoformat(given).astimezone()
     except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{given!r} is not a time. Give one such as 2027-01-31T09:00."
-        ) from None
+        raise click.BadParameter(f"{given!r} is not a time. Give {expected}.") from None
+
+
+@contextmanager
+def progress_bar(total: int, done: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances a progress bar.
+
+    It is shown only at a terminal, and only if there is something to do.
+    """
+    if not total or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with click.progressbar(length=total, label=f"{done} of {total:,}", file=sys.stderr) as bar:
+        yield bar.update
 
 
 def as_json(rows: object) -> None:
-    """Print for programs; at a terminal, what would order it about is escaped."""
+    """Print JSON; at a terminal, control characters are escaped."""
     text = json.dumps(rows, indent=2, ensure_ascii=False)
     click.echo(_escaped(text) if sys.stdout.isatty() else text)
 
 
 def _escaped(text: str) -> str:
-    """The same JSON without control characters, marks of direction and their like."""
+    """Return the same JSON with unprintable characters escaped."""
     return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
 
 
 def _escape(one: str) -> str:
-    # json leaves the last character of ASCII as it is, and it is a control character
+    # json does not escape U+007F, which is a control character
     return json.dumps(one)[1:-1].replace("\x7f", "\\u007f")
 
 
 def print_rows(
     rows: Sequence[T],
-    head: Sequence[str],
+    head: Head,
     cells: Callable[[T], Sequence[str]],
     *,
     json_: bool,
@@ -101,50 +112,42 @@ def print_rows(
     elif empty and not shown:
         click.echo(empty, err=True)
     else:
-        first, *lines_ = table(head, map(cells, shown))
-        click.echo(first)
-        for line, row in zip(lines_, shown, strict=True):
-            click.echo(line)
+        width = terminal_width()
+        first, *blocks = table(head, map(cells, shown), width)
+        echo_lines(first)
+        for block, row in zip(blocks, shown, strict=True):
+            echo_lines(block)
             for remark in remarks(row):
-                click.echo(f"  {harmless(remark)}")
+                echo_lines(wrapped(f"  {harmless(remark)}", width, "    "))
     if len(rows) > len(shown):
         click.echo(f"There are more than these {limit}: --limit shows more.", err=True)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table, aligned."""
-    all_rows = [list(map(harmless, row)) for row in (head, *rows)]
-    widths = [max(map(_width, column)) for column in zip(*all_rows, strict=True)]
-    return ["  ".join(map(_padded, row, widths)).rstrip() for row in all_rows]
+def print_table(head: Head, rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
+    """Print a table that fits the terminal."""
+    width = terminal_width()
+    for block in table(head, rows, width and width - len(indent)):
+        echo_lines([f"{indent}{line}" for line in block if line])
 
 
-def harmless(text: str) -> str:
-    """A text with no control characters but our own colours: some of it others have written."""
-    return "".join(
-        part if _COLOUR.fullmatch(part) else printable(part) for part in _COLOUR.split(text)
-    )
+def echo_lines(texts: Iterable[str], *, err: bool = False) -> None:
+    """Print lines."""
+    for text in texts:
+        click.echo(text, err=err)
 
 
 def lines(text: str) -> str:
-    """A text of several lines with no other control characters."""
+    """Return a text of several lines without other control characters."""
     return printable(text.replace("\r\n", "\n"), keep="\n\t")
 
 
-def _width(text: str) -> int:
-    return len(click.unstyle(text))
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
-
-
 def status(name: str) -> str:
-    """The status of an email, in its colour."""
+    """Return the status of an email in its colour."""
     return click.style(name, fg=COLOURS.get(name))
 
 
 def instant(text: str) -> datetime:
-    """A time of the database; one that Python's calendar does not reach is its first or last."""
+    """Parse a time of the database; times that Python cannot represent become its first or last."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -152,7 +155,7 @@ def instant(text: str) -> datetime:
 
 
 def moment(text: str | None) -> str:
-    """A time of the database in the user's zone."""
+    """Return a time of the database in the user's time zone."""
     if text is None:
         return "-"
     if text.endswith(INFINITY):
@@ -163,8 +166,29 @@ def moment(text: str | None) -> str:
         return text
 
 
+def time_cell(text: str | None) -> Cell:
+    """Return a time for a table: without seconds, zone and this year if there is little room."""
+    full = moment(text)
+    try:
+        at = datetime.fromisoformat(text or "").astimezone()
+    except (ValueError, OverflowError):
+        return Cell(full, full)
+    this_year = at.year == datetime.now(at.tzinfo).year
+    return Cell(full, f"{at:%m-%d %H:%M}" if this_year else f"{at:%Y-%m-%d}")
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or the plural."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def figure(value: float, unit: str) -> str:
+    """Return the figure of an alert with its unit: 1 email, 2 emails, 80 %."""
+    return f"{value:g} {unit.removesuffix('s') if value == 1 else unit}"
+
+
 def rate(per_second: float) -> str:
-    """A rate as one would write it: 2/s, 100/m."""
+    """Return a rate as text: 2/s, 100/m."""
     for unit, seconds in _TIMES.items():
         count = per_second * seconds
         if count >= 1 and abs(count - round(count)) < _NEARLY * seconds:

@@ -1,4 +1,4 @@
-"""The PostgreSQL of `mailgres dev` and `mailgres demo`: their own, whatever the shell names."""
+"""The embedded PostgreSQL of `mailgres dev` and `mailgres demo`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ R = TypeVar("R")
 
 
 def server_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `--database-url`, which no variable or file stands for, and `--data-dir`."""
+    """Give a command `--data-dir`, and a `--database-url` that ignores variables and files."""
     url = click.option(
         "--database-url",
         metavar="URL",
-        help="Use this one, not an embedded PostgreSQL. Only this option names it: variables and"
-        " files are ignored.",
+        help="Use this server, not an embedded PostgreSQL. Variables and files do not set it.",
     )
     place = click.option(
         "--data-dir",
@@ -35,10 +34,10 @@ def server_options(command: Callable[..., R]) -> Callable[..., R]:
 
 @contextmanager
 def own_server(data_dir: Path | None) -> Iterator[str]:
-    """Give the URL of the embedded PostgreSQL.
+    """Yield the URL of the embedded PostgreSQL.
 
-    libpq's variables would lead its connections elsewhere (PGHOSTADDR, PGSERVICE) or keep them from
-    working (PGOPTIONS, PGSSLMODE).
+    The variables of libpq are removed: they would redirect its connections (PGHOSTADDR, PGSERVICE)
+    or break them (PGOPTIONS, PGSSLMODE).
     """
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]

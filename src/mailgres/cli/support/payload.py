@@ -13,7 +13,7 @@ _AROUND = 20
 
 
 def read_payload(given: str) -> dict[str, Any]:
-    """Read it; what is not JSON is shown with the place where it ends to be."""
+    """Read a payload; an error shows the place where it is not JSON."""
     try:
         text = sys.stdin.read() if given == "-" else given
         if given.startswith("@"):

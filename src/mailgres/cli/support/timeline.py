@@ -1,4 +1,4 @@
-"""What happened to an email, in words: a line for each event of its log."""
+"""The timeline of an email: a line for each event of its log."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 EVENTS = {
-    "retry": "failed, will be tried again",
-    "deferred": "put off",
+    "retry": "failed, will be retried",
+    "deferred": "deferred, not counted as a retry",
     "dead": "dead",
     "given_back": "given back unsent",
-    "lost": "lost by its worker",
+    "lost": "lease lost",
     "reopened": "retried by hand",
     "cancelled": "cancelled",
     "rescheduled": "rescheduled",
-    "failed": "failed, said the provider",
     "copy_refused": "a copy was refused",
 }
-"""Events that need more words than their names."""
+"""Texts for events whose names are not clear enough."""
 
 _MINUTE = 60
 _AGES = 36500 * 86400
@@ -33,19 +32,23 @@ Line = tuple[str, str, str]
 
 
 def timeline(found: dict[str, Any]) -> tuple[Line, list[Line]]:
-    """The first line and all others: when, what, and what is known of it."""
+    """Return the first line and the others: time, event, details."""
     email = found["email"]
     start = instant(email["created_at"])
-    lines = [(moment(entry["at"]), _what(entry), _detail_text(entry)) for entry in found["log"]]
+    lines = [
+        *((entry["at"], _what(entry), _detail_text(entry)) for entry in found["log"]),
+        *((entry["received_at"], *_reported(entry)) for entry in found.get("events", ())),
+    ]
+    lines.sort(key=lambda line: instant(line[0]))
     now = _now(email, instant(found["now"]))
     return (moment(email["created_at"]), "enqueued", _enqueued(email, start)), [
-        *lines,
+        *((moment(at), what, details) for at, what, details in lines),
         *([("now", email["status"], now)] if now else []),
     ]
 
 
 def _enqueued(email: dict[str, Any], start: datetime) -> str:
-    parts = [f"at most {email['max_retries'] + 1} tries"]
+    parts = [f"at most {email['max_retries'] + 1} attempts"]
     if email["scheduled_for"]:
         parts.append(f"for {moment(email['scheduled_for'])}")
     if email["expires_at"]:
@@ -57,7 +60,21 @@ def _what(entry: dict[str, Any]) -> str:
     event = str(entry["event"])
     what = EVENTS.get(event, event)
     made = entry["claimed_at"] and event not in ("given_back", "cancelled")
-    return f"try {entry['attempt']}: {what}" if made else what
+    return f"attempt {entry['attempt']}: {what}" if made else what
+
+
+def _reported(event: dict[str, Any]) -> tuple[str, str]:
+    """Return what a provider reported, and its details."""
+    detail = event["detail"]
+    what = " ".join(filter(None, (event["kind"], event["event"])))
+    late = instant(event["received_at"]) - instant(event["occurred_at"])
+    parts = (
+        event["reason"] if event["reason"] != "other" else None,
+        detail.get("text"),
+        f"by {event['provider']}" if event["provider"] else None,
+        f"happened {length(late)} before" if late > timedelta(minutes=1) else None,
+    )
+    return f"provider: {what}", "; ".join(str(part) for part in parts if part)
 
 
 def _detail_text(entry: dict[str, Any]) -> str:
@@ -65,7 +82,7 @@ def _detail_text(entry: dict[str, Any]) -> str:
 
 
 def _details(entry: dict[str, Any]) -> Iterator[str]:
-    """Who, how it ended, why, and what comes next."""
+    """Yield the provider, the result, its reason and the next attempt."""
     if entry["claimed_at"] and entry["provider"]:
         took = entry["duration_ms"]
         yield entry["provider"] + (f" in {took} ms" if took is not None else "")
@@ -77,7 +94,7 @@ def _details(entry: dict[str, Any]) -> Iterator[str]:
         yield entry["error_message"]
     if entry["next_retry_at"]:
         yield _next(entry["next_retry_at"], entry["at"])
-    if entry["event"] in ("sent", "delivered") and entry["provider_message_id"]:
+    if entry["event"] == "sent" and entry["provider_message_id"]:
         yield f"id {entry['provider_message_id']}"
     yield f"worker {entry['worker']}" if entry["worker"] else f"by {entry['role']}"
 
@@ -90,21 +107,21 @@ def _next(due: str, at: str) -> str:
 
 
 def _now(email: dict[str, Any], now: datetime) -> str:
-    """What an email that is not settled waits for."""
+    """Return what an email that is not settled waits for."""
     if email["status"] == "sending":
-        return f"held by {email['lease_worker']} until {moment(email['lease_until'])}"
+        return f"leased by {email['lease_worker']} until {moment(email['lease_until'])}"
     if email["status"] != "pending":
         return ""
     due = instant(email["next_retry_at"])
     if due <= now:
-        return "due, waits for a worker"
+        return "due, waiting for a worker"
     if email["next_retry_at"] == INFINITY:
         return f"never due; `mailgres reschedule {email['id']} --to now` changes it"
-    return f"next try at {moment(email['next_retry_at'])}, in {length(due - now)}"
+    return f"next attempt at {moment(email['next_retry_at'])}, in {length(due - now)}"
 
 
 def length(wait: timedelta) -> str:
-    """A length of time as one would say it: 900ms, 1m, 2.5h."""
+    """Return a duration as text: 900ms, 1m, 2.5h."""
     seconds = max(wait.total_seconds(), 0)
     if seconds > _AGES:
         return "ages"

@@ -1,4 +1,4 @@
-"""A screen that renews itself until somebody presses q or Ctrl-C."""
+"""A screen that is refreshed until q or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ENDS = {b"q", b"Q", b"\x03", b"\x04", b""}
-"""Keys that end it: q, Ctrl-C, Ctrl-D, and a terminal that is gone."""
+"""Keys that end it: q, Ctrl-C, Ctrl-D, and the end of the terminal."""
 
 
 def show_live(
@@ -29,14 +29,14 @@ def show_live(
     lines_of: Callable[[dict[str, Any]], list[str]],
     interval: float,
 ) -> None:
-    """Show what is found, again and again. A database that is away is waited for."""
+    """Refresh the screen at an interval; while the database is unreachable, retry."""
     console = Console()
     lines: list[str] = []
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         try:
             while True:
                 lines, fault = _renewed(look, lines_of, lines)
-                foot = fault or f"every {interval:g} s; q ends it"
+                foot = fault or f"every {interval:g} s; q quits"
                 live.update(_text([*lines, "", foot]), refresh=True)
                 if key(interval) in ENDS:
                     return
@@ -52,7 +52,7 @@ def _renewed(
     try:
         return lines_of(look()), None
     except MailgresError as error:
-        return before, f"{error.message}. Trying again; q ends it."
+        return before, f"{error.message}. Retrying; q quits."
 
 
 def _text(lines: list[str]) -> Text:
@@ -63,7 +63,7 @@ def _text(lines: list[str]) -> Text:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bytes | None]]:
-    """Let a function wait for a key, which the terminal then neither shows nor holds back."""
+    """Yield a function that waits for a key, with echo and line buffering off."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 

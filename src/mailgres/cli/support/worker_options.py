@@ -1,4 +1,4 @@
-"""The settings that commands which send emails take as options."""
+"""The settings that are options of commands that send emails."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ LOGS = ("log_format", "log_level")
 open_metrics_option = click.option(
     "--open-metrics",
     is_flag=True,
-    help="Show /metrics to this machine without a token; only if no other machine can call.",
+    help="Serve /metrics to this machine without a token, if no other machine can connect.",
 )

@@ -1,4 +1,4 @@
-"""Capture: emails are stored in the database and none leaves. For development."""
+"""The provider `capture`: stores emails in the database instead of sending them."""
 
 from __future__ import annotations
 

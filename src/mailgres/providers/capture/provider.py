@@ -1,4 +1,4 @@
-"""Keeps messages in the database instead of sending them: for development."""
+"""Stores messages in the database instead of sending them, for development."""
 
 from __future__ import annotations
 
@@ -9,29 +9,37 @@ import psycopg
 
 from mailgres.model import Result
 from mailgres.providers.base import Capabilities, NotMade
-from mailgres.providers.mime import Letter, write
 from mailgres.providers.prepare import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from mailgres.model import Message
+    from mailgres.providers.base import Keep
 
 
 NOT_KEPT = Result(
     "permanent", code="not_prepared", message="the database cannot store this message", called=False
 )
-TOO_SLOW = Result("transient", code="timeout", message="the database took too long to keep it")
+FAULTS = {
+    "timeout": Result("transient", code="timeout", message="a simulated timeout"),
+    "reject": Result("permanent", code="rejected", message="a simulated rejection"),
+    "unanswered": Result(
+        "ambiguous", code="unanswered", message="accepted, but the answer was lost (simulated)"
+    ),
+}
+"""The answers to emails that `mailgres.capture_faults` lets fail. A bounce is reported later."""
+TOO_SLOW = Result("transient", code="timeout", message="the database took too long to store it")
 
 
 class CaptureProvider:
-    """Keeps every message under its key, so that a repeated call keeps one."""
+    """Stores every message with its key, so that a repeated call stores it once."""
 
     kind = "capture"
 
     def __init__(
         self,
-        keep: Callable[[Sequence[Mapping[str, Any]]], None],
+        keep: Keep,
         name: str = "capture",
         *,
         batch_size: int = 100,
@@ -41,7 +49,7 @@ class CaptureProvider:
         self._keep = keep
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Keep all of them; while the database is away, that does not count."""
+        """Store the messages; while the database is unreachable, raise NotMade."""
         entries = [prepare(_entry, message) for message in messages]
         ready = {
             message.email.key: entry
@@ -55,9 +63,9 @@ class CaptureProvider:
         ]
 
     def _keep_all(self, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Result]:
-        """Keep them in one statement; if the database refuses that, each by itself."""
+        """Store the messages in one statement; if the database refuses that, one by one."""
         try:
-            self._keep(list(entries.values()))
+            faults = self._keep(list(entries.values()))
         except psycopg.errors.QueryCanceled:
             return dict.fromkeys(entries, TOO_SLOW)
         except psycopg.OperationalError as error:
@@ -66,21 +74,21 @@ class CaptureProvider:
             if len(entries) == 1:
                 return dict.fromkeys(entries, NOT_KEPT)
             return {key: self._keep_all({key: each})[key] for key, each in entries.items()}
-        return {key: Result("sent", key) for key in entries}
+        return {key: FAULTS.get(faults.get(key, ""), Result("sent", key)) for key in entries}
 
     def limits(self) -> None:
-        """It has none."""
+        """Return None: there are no limits."""
 
     def check(self) -> Result:
-        """There is nothing that could be wrong."""
+        """Return that no credentials are needed."""
         return Result("sent", untried="it needs none")
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 def _entry(message: Message) -> Mapping[str, Any]:
-    """A message as an element of what is stored; raises if it cannot be written as JSON."""
+    """Return a message as a row to store; raise if it cannot be written as JSON."""
     entry = {
         "key": message.email.key,
         "queue_id": str(message.email.id),
@@ -91,7 +99,7 @@ def _entry(message: Message) -> Mapping[str, Any]:
 
 
 def as_json(message: Message) -> dict[str, Any]:
-    """A message as it is kept. Attachments are named; their content is in mailgres.attachments."""
+    """Return a message as it is stored; the content of files is in mailgres.attachments."""
     email = message.email
     return {
         "from": message.from_email,
@@ -107,21 +115,3 @@ def as_json(message: Message) -> dict[str, Any]:
         "tags": email.tags,
         "attachments": [file.filename for file in message.attachments],
     }
-
-
-def as_eml(kept: Mapping[str, Any], message_id: str) -> bytes:
-    """A kept message as a mail program opens it."""
-    return write(
-        Letter(
-            from_email=kept["from"],
-            to=kept["to"],
-            subject=kept["subject"],
-            text=kept.get("text"),
-            html=kept.get("html"),
-            also_to=kept.get("also_to") or (),
-            cc=kept.get("cc") or (),
-            reply_to=kept.get("reply_to"),
-            headers=kept.get("headers") or {},
-            message_id=f"<{message_id}@mailgres>",
-        )
-    )

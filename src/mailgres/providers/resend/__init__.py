@@ -1,4 +1,4 @@
-"""Resend. Its library is imported when an account of it is opened."""
+"""Resend. Its library is imported when an account is opened."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mailgres.providers.base import Option, ProviderKind
 from mailgres.providers.resend.faults import RESEND_RULES
 from mailgres.values.kinds import Text
+from mailgres.values.several import SIGNING_SECRETS
 from mailgres.values.urls import ApiUrl
 
 if TYPE_CHECKING:
@@ -40,9 +41,16 @@ RESEND = ProviderKind(
         Option(
             "api_url", ApiUrl(), "Base URL of Resend's API.", "https://api.resend.com", shared=True
         ),
+        Option(
+            "webhook_secret",
+            SIGNING_SECRETS,
+            "Signing secret of Resend's webhook; two while one replaces the other.",
+            secret=True,
+            receives=True,
+        ),
     ),
     rules=RESEND_RULES,
-    advice="Make a key at https://resend.com/api-keys and set it",
+    advice="Create a key at https://resend.com/api-keys and set it",
     spf="include:amazonses.com",
     mail_from="send",
     dkim="resend._domainkey",

@@ -1,4 +1,4 @@
-"""Which messages go in one call, and which result belongs to which of them."""
+"""Groups messages into calls and assigns the results of a batch to its messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ID = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def calls(messages: Sequence[Message]) -> Iterable[tuple[UUID | None, list[int]]]:
-    """The calls to make: the batch, or None for a call of its own, and the places of its messages.
+    """Return the calls: the id of a batch, or None for one message, and the messages' positions.
 
-    A batch of which one message is left is still that batch: it may have arrived, and only under
-    its own key would Resend notice. Batches take no attachments.
+    A batch with only one message left is still sent as a batch: it may have been accepted before,
+    and Resend only notices that by the key of the batch. Batches cannot have attachments.
     """
     batches: dict[UUID, list[int]] = {}
     for place, message in enumerate(messages):
@@ -37,9 +37,9 @@ def calls(messages: Sequence[Message]) -> Iterable[tuple[UUID | None, list[int]]
 def results_of(
     reported: Mapping[str, Any], count: int, refused: Callable[[str], Result]
 ) -> list[Result] | None:
-    """The results of a batch, in order; None if the answer does not add up.
+    """Return the results of a batch, in order, or None if the answer is inconsistent.
 
-    `errors` names the places of those that were refused, `data` has the ids of all others.
+    `errors` has the positions of refused messages, `data` the ids of all others.
     """
     errors, data = _errors(reported.get("errors")), _ids(reported.get("data"))
     if errors is None or data is None or len(errors) + len(data) != count:
@@ -54,10 +54,10 @@ def results_of(
 
 
 def shared(fault: Result, messages: Sequence[Message]) -> Result:
-    """The fault of a whole call as a fault of each of its messages.
+    """Return the fault of a call as a fault of each of its messages.
 
-    What is wrong with one message must not kill the others, so such a fault of a batch is
-    transient, and each of its messages goes alone the next time.
+    A fault of one message or sender must not affect the others, so it is transient for a batch, and
+    the messages are sent one by one the next time.
     """
     of_one = fault.verdict == "permanent"
     of_a_sender = fault.verdict == "config" and not fault.account
@@ -68,7 +68,7 @@ def shared(fault: Result, messages: Sequence[Message]) -> Result:
 
 
 def _errors(reported: object) -> dict[int, str] | None:
-    """The words for each place; None if they cannot be understood."""
+    """Return the error text for each position, or None if they cannot be parsed."""
     if reported is None:
         return {}
     if not isinstance(reported, list):
@@ -83,7 +83,7 @@ def _errors(reported: object) -> dict[int, str] | None:
 
 
 def _ids(reported: object) -> list[str] | None:
-    """The ids; None if they cannot be understood."""
+    """Return the ids, or None if they cannot be parsed."""
     if not isinstance(reported, list):
         return None
     ids = [each for each in map(id_in, reported) if each]
@@ -91,6 +91,6 @@ def _ids(reported: object) -> list[str] | None:
 
 
 def id_in(reported: object) -> str | None:
-    """The id in an answer, if there is one that can be kept."""
+    """Return the id in an answer, if there is one that can be stored."""
     given = reported.get("id") if isinstance(reported, dict) else None
     return given if isinstance(given, str) and _ID.fullmatch(given) else None

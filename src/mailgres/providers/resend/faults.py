@@ -1,14 +1,14 @@
 """The faults of Resend, as https://resend.com/docs/api-reference/errors names them.
 
-A fault with no name (a proxy's page, say) has the code `http_` and its status; faults of the
-connection have codes of ours. The first rule that fits decides, so the special ones come first.
+A fault without a name (such as a proxy's page) has the code `http_` and its status; faults of the
+connection have codes of mailgres. The first rule that matches decides, so special rules come first.
 """
 
 from __future__ import annotations
 
 from mailgres.providers.faults import Rule
 
-UNREACHED = "unreached"
+NO_CONNECTION = "no_connection"
 NO_ANSWER = "no_answer"
 UNREADABLE = "unreadable_answer"
 BAD_REQUEST = "malformed_request"
@@ -17,36 +17,40 @@ TOO_LARGE = "message_too_large"
 _CONNECTION = (
     Rule(
         "transient",
-        "No connection to Resend came about (refused, no such host, no TLS): nothing was sent.",
-        code=UNREACHED,
+        "Could not connect to Resend (refused, no such host, no TLS): nothing was sent.",
+        code=NO_CONNECTION,
         scope="account",
     ),
     Rule(
         "ambiguous",
-        "The request left, but no answer came back (timeout, connection lost).",
+        "The request was sent, but no answer came back (timeout, connection lost).",
         code=NO_ANSWER,
         scope="account",
     ),
     Rule(
         "ambiguous",
-        "The answer says that the call succeeded, but not what became of the email.",
+        "The answer says that the call succeeded, but has no id of the email.",
         code=UNREADABLE,
         scope="account",
     ),
     Rule(
         "permanent",
-        "The email cannot be put into a request: nothing was sent.",
+        "The email cannot be written as a request: nothing was sent.",
         code=BAD_REQUEST,
     ),
-    Rule("permanent", "Resend takes at most 40 MB, files included.", code=TOO_LARGE),
+    Rule(
+        "permanent",
+        "The email is larger than 40 MB with its attachments, the limit of Resend.",
+        code=TOO_LARGE,
+    ),
 )
 
 _KEYS = (
-    # What the documents call invalid_api_key really comes as validation_error, with 400 or 401:
-    # without this rule a wrong key would kill the mail.
+    # Resend documents invalid_api_key but really sends validation_error, with 400 or 401: without
+    # this rule a wrong key would be a permanent fault of the email.
     Rule(
         "config",
-        "Resend does not take this API key: it is wrong, expired or deleted.",
+        "Resend does not accept this API key: it is wrong, expired or deleted.",
         code="validation_error",
         text=r"^\W*(the |this |your )?API key\b",
         scope="account",
@@ -54,7 +58,7 @@ _KEYS = (
     Rule("config", "No API key was sent.", code="missing_api_key", scope="account"),
     Rule(
         "config",
-        "The API key may not do this: it is restricted, to another domain for example.",
+        "The API key does not allow this: it is restricted, for example to another domain.",
         code="restricted_api_key",
         scope="account",
     ),
@@ -80,7 +84,7 @@ _SENDER = (
     ),
     Rule(
         "config",
-        "Resend holds this sender's mail back for reasons of security.",
+        "Resend refuses the emails of this sender for security reasons.",
         code="security_error",
         scope="sender",
     ),
@@ -95,19 +99,19 @@ _LIMITS = (
 _KEYS_OF_CALLS = (
     Rule(
         "transient",
-        "Another call with this idempotency key is still under way.",
+        "Another call with this idempotency key is still in progress.",
         code="concurrent_idempotent_requests",
         pinned=True,
     ),
     Rule(
         "uncertain",
-        "An earlier call with this idempotency key arrived with other content.",
+        "An earlier call with this idempotency key was accepted with other content.",
         code="invalid_idempotent_request",
         pinned=True,
     ),
     Rule(
         "config",
-        "Resend does not take the form of our idempotency keys.",
+        "Resend does not accept the format of our idempotency keys.",
         code="invalid_idempotency_key",
         scope="account",
     ),
@@ -123,22 +127,22 @@ _CONTENT = (
 )
 
 _SERVICE = (
-    Rule("config", "There is no such address in the API.", code="not_found", scope="account"),
+    Rule("config", "The API has no such path.", code="not_found", scope="account"),
     Rule(
         "config",
-        "The API does not take this method here.",
+        "The API does not support this method here.",
         code="method_not_allowed",
         scope="account",
     ),
     Rule(
         "ambiguous",
-        "Resend failed in the middle of the call.",
+        "Resend failed during the call.",
         code="application_error",
         scope="account",
     ),
     Rule(
         "ambiguous",
-        "Resend failed in the middle of the call.",
+        "Resend failed during the call.",
         code="internal_server_error",
         scope="account",
     ),
@@ -147,22 +151,22 @@ _SERVICE = (
 _STATUSES = (
     Rule(
         "ambiguous",
-        "Resend, or something before it, failed.",
+        "Resend, or a proxy before it, failed.",
         status=range(500, 600),
         scope="account",
     ),
-    Rule("ambiguous", "Something before Resend gave up waiting.", status=408, scope="account"),
+    Rule("ambiguous", "A proxy before Resend timed out.", status=408, scope="account"),
     Rule("rate", "Too many requests.", status=429, scope="account"),
-    Rule("config", "The API key is not taken.", status=401, scope="account"),
+    Rule("config", "The API key is not accepted.", status=401, scope="account"),
     Rule("config", "The call is forbidden.", status=403, scope="account"),
     Rule("permanent", "The request is not valid.", code="http_400"),
-    Rule("config", "There is no API at this address.", code="http_404", scope="account"),
-    Rule("config", "There is no API at this address.", code="http_405", scope="account"),
+    Rule("config", "There is no API at this URL.", code="http_404", scope="account"),
+    Rule("config", "There is no API at this URL.", code="http_405", scope="account"),
     Rule("permanent", "The email is too large.", status=413),
     Rule("permanent", "The request is not valid.", code="http_422"),
     Rule(
         "config",
-        "The address of the API leads somewhere else: the api_url of the account is wrong.",
+        "The API redirects elsewhere: the api_url of the account is wrong.",
         status=range(300, 400),
         scope="account",
     ),
@@ -178,4 +182,4 @@ RESEND_RULES = (
     *_SERVICE,
     *_STATUSES,
 )
-"""Every fault that Resend is known to show."""
+"""All known faults of Resend."""

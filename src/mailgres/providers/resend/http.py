@@ -1,7 +1,7 @@
 """The connection to Resend: pooled, with deadlines, and exact about how far a call got.
 
-Nothing here tries twice by itself. A connection that the other side has closed while it was idle
-is noticed before use; one that breaks later is reported, because the request may have arrived.
+Nothing here is retried. An idle connection that the server has closed is replaced before use; a
+connection that breaks later is reported, because the request may have arrived.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _NO_ADDRESS = (
     requests.exceptions.InvalidSchema,
     requests.exceptions.MissingSchema,
 )
-"""What requests itself raises before a request is on its way."""
+"""Exceptions of requests itself before a request is sent."""
 
 
-class Unreached(Exception):
-    """No connection came about, so nothing was sent."""
+class NoConnection(Exception):
+    """No connection was made, so nothing was sent."""
 
 
 class NoAnswer(Exception):
-    """The request left or may have left, and no whole answer came back."""
+    """The request was sent, or may have been, and no complete answer came back."""
 
 
 class Malformed(Exception):
-    """The request cannot be written down, so nothing was sent."""
+    """The request cannot be written, so nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. Names of headers are in lower case."""
+    """An answer. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:  # noqa: ANN401 - it is whatever they sent
-        """The body if it is JSON, else None."""
+        """Return the body if it is JSON, else None."""
         try:
             return json_module.loads(self.body)
         except (ValueError, RecursionError):
@@ -66,7 +66,7 @@ class Answer:
 
 
 class Account:
-    """An API key, its address, and connections of its own."""
+    """An API key, the URL of the API, and a connection pool."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Account:
         adapter = _Adapter(pool_connections=1, pool_maxsize=connections, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        # Authentication of our own keeps requests from taking some out of a .netrc.
+        # Setting auth prevents requests from using a .netrc file.
         self._auth = _Bearer(api_key)
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -93,9 +93,9 @@ class Account:
         headers: Mapping[str, str],
         json: Any,  # noqa: ANN401 - it is whatever the SDK sends
     ) -> Answer:
-        """Make one call; raise Unreached, NoAnswer or Malformed if there is no answer.
+        """Make one call; raise NoConnection, NoAnswer or Malformed if there is no answer.
 
-        It has the timeout, and before that some seconds to connect, however the answer comes.
+        The call may take some seconds to connect and then the timeout, even if the answer is slow.
         """
         request = requests.Request(
             method, self.url + path, headers=dict(headers), json=json, auth=self._auth
@@ -116,7 +116,7 @@ class Account:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Proxies and certificates, as the environment has them: looked up once, it takes long."""
+        """Return proxies and certificates of the environment; read once, because it is slow."""
         return self._session.merge_environment_settings(
             self.url, {}, stream=True, verify=None, cert=None
         )
@@ -134,13 +134,13 @@ class Account:
                 if watch.expired:
                     raise NoAnswer(_LATE) from error
                 raise
-            if watch.expired:  # it was cut off, and does not always look like that
+            if watch.expired:  # at the deadline, other exceptions are possible
                 raise NoAnswer(_LATE)
             return answer
 
 
 def _body(raw: urllib3.BaseHTTPResponse) -> bytes:
-    """Read it all, if that is no more than any answer is."""
+    """Read the whole answer, unless it is too large."""
     parts = bytearray()
     while part := raw.read1(_CHUNK, decode_content=True):
         parts += part
@@ -150,7 +150,7 @@ def _body(raw: urllib3.BaseHTTPResponse) -> bytes:
 
 
 class _Adapter(HTTPAdapter):
-    """Its connections, also those through a proxy, end with the time of their call."""
+    """An adapter whose connections, also through a proxy, end at the deadline of their call."""
 
     def init_poolmanager(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - theirs
         super().init_poolmanager(*args, **more)
@@ -170,7 +170,7 @@ _POOLS = {
 
 @dataclass(slots=True)
 class HttpCall:
-    """A call on its way through the SDK: for whom it is, where it goes, what came of it."""
+    """A call through the SDK: its account, its path and its result."""
 
     account: Account
     path: str
@@ -179,7 +179,7 @@ class HttpCall:
 
 
 class _Bearer(requests.auth.AuthBase):
-    """Puts the account's key where the SDK put that of its module."""
+    """Replaces the API key of the SDK's module with that of the account."""
 
     def __init__(self, api_key: str) -> None:
         self._header = f"Bearer {api_key}"
@@ -189,16 +189,16 @@ class _Bearer(requests.auth.AuthBase):
         return request
 
 
-def _before_sending(error: Exception) -> Unreached | Malformed:
-    """What kept a request from being made: where it goes, or what is in it."""
+def _before_sending(error: Exception) -> NoConnection | Malformed:
+    """Return the error that prevented a request: of its URL or of its content."""
     if isinstance(error, _NO_ADDRESS) or never_connected(error):
-        return Unreached(type(error).__name__)
+        return NoConnection(type(error).__name__)
     return Malformed(type(error).__name__)
 
 
-def _while_sending(error: Exception) -> Unreached | NoAnswer:
-    """Tell how far the call got. In doubt, it may have arrived."""
+def _while_sending(error: Exception) -> NoConnection | NoAnswer:
+    """Return how far the call got. In doubt, it may have arrived."""
     reason = type(list(causes(error))[-1]).__name__
     if isinstance(error, _NO_ADDRESS) or never_connected(error):
-        return Unreached(reason)
+        return NoConnection(reason)
     return NoAnswer(reason)

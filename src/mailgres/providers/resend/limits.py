@@ -1,9 +1,9 @@
-"""What Resend says of its limits, in headers and in the account's usage.
+"""Reads the limits of Resend from headers and from the account's usage.
 
-Documented: `ratelimit-limit` requests are allowed in a window, which is a second;
-`ratelimit-reset` is what is left of it, not its length. `x-resend-daily-quota` is how many emails
-count as sent today; accounts without a daily quota do not have it. The daily quota is one of
-24 rolling hours, the monthly one of the calendar's month.
+As documented, `ratelimit-limit` requests are allowed per window of one second; `ratelimit-reset` is
+the rest of the window, not its length. `x-resend-daily-quota` is the number of emails of today;
+accounts without a daily quota do not have it. The daily quota is for rolling 24 hours, the monthly
+quota for the calendar month.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_RESET = {
 
 
 def limits_in(headers: Mapping[str, str], known: Limits | None) -> Limits | None:
-    """What is known after an answer with these headers."""
+    """Return the limits in the headers of an answer."""
     limit = _number(headers.get("ratelimit-limit"))
     sent = _number(headers.get("x-resend-daily-quota"))
     if not limit and sent is None:
@@ -41,7 +41,7 @@ def limits_in(headers: Mapping[str, str], known: Limits | None) -> Limits | None
 
 
 def usage_limits(reported: Mapping[str, Any]) -> Limits:
-    """The limits in an answer of `GET /usage`."""
+    """Return the limits in an answer of `GET /usage`."""
     daily, monthly = _cap(reported, "daily"), _cap(reported, "monthly")
     rate = reported.get("rate_limit")
     rate = rate if isinstance(rate, dict) else {}
@@ -57,10 +57,10 @@ def usage_limits(reported: Mapping[str, Any]) -> Limits:
 
 
 def usage_reset(reported: Mapping[str, Any], code: str, now: datetime) -> timedelta | None:
-    """How long until the quota that a fault names is reset, as `GET /usage` has it.
+    """Return the time until the quota of a fault is reset, by an answer of `GET /usage`.
 
-    None if it says nothing. `now`: what time it is at Resend. A time that has passed, or one beyond
-    the quota's own span, is not believed.
+    None if the answer does not say. `now`: the time at Resend. A time in the past, or beyond the
+    quota's period, is ignored.
     """
     span = _span(code)
     try:
@@ -72,10 +72,10 @@ def usage_reset(reported: Mapping[str, Any], code: str, now: datetime) -> timede
 
 
 def next_reset(code: str, now: datetime) -> timedelta:
-    """How long until to ask again if Resend does not say when the quota is reset.
+    """Return the wait before the next call if Resend does not say when the quota is reset.
 
-    Room in a quota of rolling hours opens bit by bit, at a time that only Resend knows: asking
-    every hour, and at midnight, costs a call and loses no day.
+    A rolling quota is freed gradually, at times that only Resend knows: one call every hour and at
+    midnight is cheap and uses every day's quota.
     """
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if _span(code) == "monthly":
@@ -94,6 +94,6 @@ def _cap(reported: Mapping[str, Any], span: str) -> Mapping[str, Any]:
 
 
 def _number(value: object) -> int | None:
-    """A count, if it is one."""
+    """Return a count, if the text is one."""
     text = str(value)[:100].strip()
     return min(int(text), _MOST) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else None

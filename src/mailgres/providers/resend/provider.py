@@ -1,9 +1,9 @@
 """Sends through Resend: one email in a call, or a batch.
 
-The SDK keeps the API key, the address and the HTTP client in its module. Accounts of several
-tenants send from many threads, so none of these is ever set per call: one client is put into the
-SDK, and it finds the account of the call it serves in a context variable. What an application does
-with the SDK in the same process goes on as before.
+The SDK has one API key, one URL and one HTTP client in its module. Accounts of several tenants send
+from many threads, so these are never set per call: one client is installed in the SDK, and it finds
+the account of its call in a context variable. An application can use the SDK in the same process as
+before.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
 import resend
 
@@ -27,11 +29,11 @@ from mailgres.providers.resend.batch import LARGEST_BATCH, calls, id_in, results
 from mailgres.providers.resend.faults import (
     BAD_REQUEST,
     NO_ANSWER,
+    NO_CONNECTION,
     RESEND_RULES,
-    UNREACHED,
     UNREADABLE,
 )
-from mailgres.providers.resend.http import Account, HttpCall, Malformed, NoAnswer, Unreached
+from mailgres.providers.resend.http import Account, HttpCall, Malformed, NoAnswer, NoConnection
 from mailgres.providers.resend.limits import limits_in, next_reset, usage_limits, usage_reset
 from mailgres.providers.resend.message import as_params
 from mailgres.providers.retry_after import retry_after, server_time
@@ -51,10 +53,12 @@ _OK = 200
 _REDIRECTED = 300
 _NOT_FOR_THIS_KEY = frozenset({401, 403, 404, 405})
 _LONGEST_MESSAGE = 500
+_PAGE = 100
+_MOST_REFUSALS = 10
 _LONGEST_DETAIL = 4000
 _LONGEST_CODE = 100
 _CODES = {
-    Unreached: UNREACHED,
+    NoConnection: NO_CONNECTION,
     NoAnswer: NO_ANSWER,
     Malformed: BAD_REQUEST,
 }
@@ -94,7 +98,7 @@ class ResendProvider:
         _install()
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Send them: a batch in one call, what belongs to none by itself."""
+        """Send the messages: a batch in one call, other messages one by one."""
         results: dict[int, Result] = {}
         for batch_id, places in calls(messages):
             ready: dict[int, dict[str, Any]] = {}
@@ -110,13 +114,13 @@ class ResendProvider:
         return [results[place] for place in range(len(messages))]
 
     def limits(self) -> Limits | None:
-        """What the headers of the last answer said, and the account when it was asked."""
+        """Return the limits in the headers of the last answer and in the account's usage."""
         return self._limits
 
     def check(self) -> Result:
-        """Ask for the account's usage, which any key may; if it cannot be had, for its domains.
+        """Request the account's usage, which every key may read; if that fails, its domains.
 
-        A key that may only send is refused the domains with `restricted_api_key`: it is good.
+        A key that may only send gets `restricted_api_key` for the domains: it is valid.
         """
         reported, call = self._usage()
         if reported is not None:
@@ -125,6 +129,31 @@ class ResendProvider:
             reported, call = self._ask("/domains", resend.Domains.list)
         fault = None if reported is not None else self._fault(call)
         return Result("sent") if fault is None or fault.code == "restricted_api_key" else fault
+
+    def suppressions(self) -> Iterator[dict[str, Any]]:
+        """Yield the addresses that Resend sends nothing to: email, origin, created_at."""
+        after, refused = None, 0
+        while True:
+            params: dict[str, Any] = {"limit": _PAGE} | ({"after": after} if after else {})
+            reported, call = self._ask(
+                f"/suppressions?{urlencode(params)}", resend.Suppressions.list, params
+            )
+            entries = reported.get("data") if reported else None
+            if not isinstance(entries, list):
+                fault = self._fault(call)
+                refused += 1
+                if fault.verdict != "rate" or refused > _MOST_REFUSALS:
+                    raise MailgresError(
+                        f"the suppressions of {self.name} could not be read: {fault.message}",
+                        "Nothing was changed. The key needs full access, not only for sending.",
+                    )
+                time.sleep((fault.retry_after or timedelta(seconds=1)).total_seconds())
+                continue
+            refused = 0
+            yield from (one for one in entries if isinstance(one, dict))
+            after = entries[-1].get("id") if entries and isinstance(entries[-1], dict) else None
+            if not (reported and reported.get("has_more")) or not after:
+                return
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -167,15 +196,15 @@ class ResendProvider:
     def _ask(
         self, path: str, function: Callable[..., Any], *arguments: object
     ) -> tuple[dict[str, Any] | None, HttpCall]:
-        """Make a call through the SDK: what it was told, or None, and how the call went."""
-        broken = "the call went another way"
+        """Make a call through the SDK; return its answer, or None, and how the call went."""
+        broken = "the SDK did not use the client of mailgres"
         with _serving(HttpCall(self._account, path)) as call:
             try:
                 reported = function(*arguments)
             except Exception as error:  # noqa: BLE001 - strange answers break the SDK, ours is kept
                 reported, broken = None, type(error).__name__
         if call.answer is None and call.fault is None:
-            # The SDK broke, or somebody put another client into it: nobody knows what was sent.
+            # The SDK failed, or has another client: it is unknown whether anything was sent.
             call.fault = NoAnswer(broken)
         if call.answer is not None:
             self._limits = limits_in(call.answer.headers, self._limits)
@@ -184,7 +213,7 @@ class ResendProvider:
         return reported if isinstance(reported, dict) else None, call
 
     def _fault(self, call: HttpCall) -> Result:
-        """What a call that did not succeed means."""
+        """Return the result of a call that failed."""
         answer = call.answer
         if answer is None:
             code = next(code for kind, code in _CODES.items() if isinstance(call.fault, kind))
@@ -207,7 +236,7 @@ class ResendProvider:
         return self._result(UNREADABLE, None, "", body)
 
     def _refused(self, words: str) -> Result:
-        """What it means that a batch went out without this email."""
+        """Return the result of an email that was refused while its batch was sent."""
         return self._result("validation_error", 422, words[:_LONGEST_MESSAGE])
 
     def _result(
@@ -239,18 +268,18 @@ class ResendProvider:
         said = retry_after(headers.get("retry-after"), now)
         if rule.verdict != "quota":
             return said
-        # The header speaks of the rate here, too, so only a long wait is one for the quota.
+        # The header is also about the rate here, so only a long wait is for the quota.
         if said is not None and said > timedelta(minutes=1):
             return said
         reported, _ = self._usage()
         return usage_reset(reported or {}, code, now) or next_reset(code, now)
 
     def _warn(self, code: str, status: int | None) -> None:
-        """Say once that a fault is unknown: it will come again with every email."""
+        """Log once that a fault is unknown: every email may repeat it."""
         if code not in self._unknown:
             self._unknown.add(code)
             log.warning(
-                "Resend shows a fault that no rule knows; taken for transient",
+                "unknown fault of Resend; treated as transient",
                 extra={
                     "action": "send",
                     "provider": self.name,
@@ -261,7 +290,7 @@ class ResendProvider:
 
 
 class _Client(resend.HTTPClient):
-    """The SDK's HTTP client: hands each call to the account that makes it."""
+    """The SDK's HTTP client: passes each call to its account."""
 
     def __init__(self, others: resend.HTTPClient) -> None:
         self._others = others
@@ -275,17 +304,17 @@ class _Client(resend.HTTPClient):
         files: dict[str, Any] | None = None,
         data: dict[str, str] | None = None,
     ) -> tuple[bytes, int, Mapping[str, str]]:
-        """Make the call for our account; or, if it is not one of ours, as it was before."""
+        """Make the call for our account; pass other calls to the SDK's previous client."""
         call = _current.get()
         if call is None:
             more = {"files": files, "data": data} if files or data else {}
             return self._others.request(method, url, headers, json, **more)
         try:
-            # A GET with a body would be refused on the way.
+            # Proxies refuse a GET with a body.
             answer = call.account.call(
                 method.upper(), call.path, headers, json if method.lower() != "get" else None
             )
-        except (Unreached, NoAnswer, Malformed) as fault:
+        except (NoConnection, NoAnswer, Malformed) as fault:
             call.fault = fault
             raise
         call.answer = answer
@@ -296,7 +325,7 @@ _installing = threading.Lock()
 
 
 def _install() -> None:
-    """Put our client into the SDK, before the one that is there. Cheap if it is there already."""
+    """Install our client in the SDK, in front of the previous one; cheap if it is installed."""
     if isinstance(resend.default_http_client, _Client):
         return
     with _installing:
@@ -317,5 +346,5 @@ def _serving(call: HttpCall) -> Iterator[HttpCall]:
 
 
 def _plain(text: str) -> str:
-    """A text that PostgreSQL takes: no NUL, no halves of surrogate pairs."""
+    """Return a text that PostgreSQL accepts: without NUL and lone surrogates."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ").strip()

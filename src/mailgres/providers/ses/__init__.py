@@ -1,4 +1,4 @@
-"""Amazon SES. boto3 is imported when an account of it is opened."""
+"""Amazon SES. boto3 is imported when an account is opened."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from mailgres.errors import MailgresError
 from mailgres.providers.base import Option, ProviderKind
 from mailgres.providers.ses.faults import SES_RULES
 from mailgres.values.kinds import Text
+from mailgres.values.several import TOPICS, URL_SECRETS
 
 if TYPE_CHECKING:
     from mailgres.providers.base import Account, Provider, Runtime
@@ -53,8 +54,21 @@ SES = ProviderKind(
             Text("the name of a profile in AWS's own files", r"[^\[\]\s]+", "NAME", 200),
             "Profile in AWS's files that has the credentials; by default AWS's tools choose.",
         ),
+        Option(
+            "webhook_secret",
+            URL_SECRETS,
+            "Last part of the URL to which SNS posts the events of SES.",
+            secret=True,
+            receives=True,
+        ),
+        Option(
+            "webhook_topics",
+            TOPICS,
+            "Topics of SNS whose events are accepted.",
+            receives=True,
+        ),
     ),
     rules=SES_RULES,
-    advice="Set the region and credentials that AWS's tools use, or a profile of theirs",
+    advice="Set the region and the credentials as for AWS's tools, or a profile",
     spf="include:amazonses.com",
 )

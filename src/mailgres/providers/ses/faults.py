@@ -1,7 +1,7 @@
 """The faults of SES: the codes of its API, and the exceptions of botocore by their names.
 
-The first rule that fits decides. What botocore raises before it makes a call (no credentials, no
-region) is a fault of the set-up; what it raises while it waits for the answer is ambiguous.
+The first rule that matches decides. Exceptions of botocore before a call (no credentials, no
+region) are of the class config; exceptions while it waits for the answer are ambiguous.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LIMITS = (
 _CREDENTIALS = (
     Rule(
         "config",
-        "The credentials may not send with this from-address.",
+        "The credentials do not allow this from-address.",
         code="AccessDeniedException",
         text=r":identity/",
         scope="sender",
@@ -52,21 +52,24 @@ _CREDENTIALS = (
     *(
         Rule("config", meaning, code=code, scope="account")
         for code, meaning in (
-            ("AccessDeniedException", "The credentials may not do this: they need ses:SendEmail."),
-            ("AccessDenied", "The credentials may not do this: they need ses:SendEmail."),
-            ("UnrecognizedClientException", "AWS does not know this access key."),
-            ("InvalidClientTokenId", "AWS does not know this access key."),
-            ("InvalidAccessKeyId", "AWS does not know this access key."),
+            (
+                "AccessDeniedException",
+                "The credentials do not allow this: they need ses:SendEmail.",
+            ),
+            ("AccessDenied", "The credentials do not allow this: they need ses:SendEmail."),
+            ("UnrecognizedClientException", "The access key is unknown to AWS."),
+            ("InvalidClientTokenId", "The access key is unknown to AWS."),
+            ("InvalidAccessKeyId", "The access key is unknown to AWS."),
             ("SignatureDoesNotMatch", "The secret key is wrong."),
             ("InvalidSignatureException", "The secret key is wrong, or the clock of this machine."),
             ("IncompleteSignature", "The secret key is wrong."),
             ("RequestExpired", "The clock of this machine is wrong."),
-            ("ExpiredTokenException", "The session of these credentials is over."),
-            ("ExpiredToken", "The session of these credentials is over."),
+            ("ExpiredTokenException", "The session of these credentials has expired."),
+            ("ExpiredToken", "The session of these credentials has expired."),
             ("MissingAuthenticationToken", "No credentials were sent."),
             ("MissingAuthenticationTokenException", "No credentials were sent."),
-            ("OptInRequired", "The AWS account is not open for SES."),
-            ("NotAuthorized", "The credentials may not do this."),
+            ("OptInRequired", "The AWS account has no subscription to SES."),
+            ("NotAuthorized", "The credentials do not allow this."),
             ("UnknownOperationException", "There is no SES at this endpoint."),
         )
     ),
@@ -91,7 +94,7 @@ _SENDING = (
     ),
     Rule(
         "config",
-        "Something that the call names does not exist, such as the configuration set.",
+        "The call names something that does not exist, such as the configuration set.",
         code="NotFoundException",
         scope="account",
     ),
@@ -103,21 +106,25 @@ _SENDING = (
         scope="sender",
     ),
     Rule("config", "Sending is paused.", code="MessageRejected", text=_PAUSED, scope="account"),
-    Rule("permanent", "SES does not take the content.", code="MessageRejected"),
+    Rule("permanent", "SES does not accept the content.", code="MessageRejected"),
     Rule("permanent", "The request is not valid.", code="BadRequestException"),
-    Rule("permanent", "SES takes at most 40 MB, files included.", code=TOO_LARGE),
-    Rule("permanent", "The email cannot be put into a call.", code="ParamValidationError"),
+    Rule(
+        "permanent",
+        "The email is larger than 40 MB with its attachments, the limit of SES.",
+        code=TOO_LARGE,
+    ),
+    Rule("permanent", "The email cannot be written as a request.", code="ParamValidationError"),
 )
 
 _BROKEN: tuple[tuple[Verdict, str, str], ...] = (
-    ("transient", "EndpointConnectionError", "No connection came about."),
-    ("transient", "ConnectTimeoutError", "No connection came about in time."),
-    ("transient", NO_PROXY, "No connection through the proxy came about."),
+    ("transient", "EndpointConnectionError", "Could not connect to SES."),
+    ("transient", "ConnectTimeoutError", "Could not connect to SES in time."),
+    ("transient", NO_PROXY, "Could not connect through the proxy."),
     ("ambiguous", "ProxyConnectionError", "The connection to the proxy was lost during the call."),
-    ("ambiguous", "ReadTimeoutError", "The call was made and no answer came in time."),
+    ("ambiguous", "ReadTimeoutError", "The request was sent and no answer came in time."),
     ("ambiguous", "ConnectionClosedError", "The connection was closed before the answer."),
-    ("ambiguous", "ResponseStreamingError", "The answer broke off."),
-    ("ambiguous", "IncompleteReadError", "The answer broke off."),
+    ("ambiguous", "ResponseStreamingError", "The answer is incomplete."),
+    ("ambiguous", "IncompleteReadError", "The answer is incomplete."),
     ("ambiguous", "ResponseParserError", "The answer could not be read."),
     ("ambiguous", NO_MESSAGE_ID, "The answer has no message id."),
 )
@@ -171,15 +178,15 @@ _SET_UP = (
 
 _STATUSES = (
     *(
-        Rule("transient", "SES is unavailable: it took nothing.", code=code, scope="account")
+        Rule("transient", "SES is unavailable: it accepted nothing.", code=code, scope="account")
         for code in ("ServiceUnavailable", "ServiceUnavailableException")
     ),
     Rule("ambiguous", "SES failed during the call.", status=range(500, 600), scope="account"),
     Rule("rate", "Too many calls.", status=429, scope="account"),
     Rule("permanent", "The email is too large.", status=413),
-    Rule("config", "The credentials are not taken.", status=401, scope="account"),
-    Rule("config", "The credentials are not taken.", status=403, scope="account"),
+    Rule("config", "The credentials are not accepted.", status=401, scope="account"),
+    Rule("config", "The credentials are not accepted.", status=403, scope="account"),
 )
 
 SES_RULES = (*_LIMITS, *_CREDENTIALS, *_SENDING, *_CONNECTION, *_SET_UP, *_STATUSES)
-"""Every fault that SES is known to show."""
+"""All known faults of SES."""

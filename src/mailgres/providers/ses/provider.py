@@ -1,7 +1,7 @@
-"""Sends through Amazon SES, by version 2 of its API.
+"""Sends through Amazon SES, with version 2 of its API.
 
-SES knows no idempotency keys, so a call is made once: botocore's own retries are off, because one
-of them after a read timeout would send the email twice.
+SES has no idempotency keys, so a call is made once: botocore's own retries are off, because a retry
+after a read timeout could send the email twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LIMITS_CACHE_SECONDS = 300.0
 """Seconds for which the account's limits are remembered."""
 
 LIMITS_RETRY_SECONDS = 60.0
-"""Seconds after which they are asked for again when that failed."""
+"""Seconds until the next request for the limits after a failure."""
 
 _CONNECT_SECONDS = 10.0
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
@@ -55,14 +55,14 @@ _FAULTS = (ClientError, BotoCoreError, ResponseParserError)
 
 
 class Client(Protocol):
-    """What is used of boto3's client, which has no types."""
+    """The methods of boto3's client that are used here; boto3 has no types."""
 
     def send_email(self, **params: object) -> dict[str, Any]:
         """Send an email."""
         ...
 
     def get_account(self) -> dict[str, Any]:
-        """Tell about the account."""
+        """Return the state of the account."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Client(Protocol):
 
 
 class SesProvider:
-    """Sends through one AWS account in one region. Credentials are found as AWS's tools do it."""
+    """Sends through one AWS account in one region; credentials as for AWS's tools."""
 
     kind = "ses"
     capabilities = Capabilities(batch_size=1, idempotent=False)
@@ -93,15 +93,15 @@ class SesProvider:
         self._configuration_set = configuration_set
         self._profile = profile
         self._endpoint_url = endpoint_url
-        # A call has the timeout, and before that some seconds to connect, however the answer comes.
+        # A call may take some seconds to connect and then the timeout, even if the answer is slow.
         self._seconds = timeout + min(timeout, _CONNECT_SECONDS)
         self._config = Config(
             retries={"total_max_attempts": 1, "mode": "standard"},
             connect_timeout=min(timeout, _CONNECT_SECONDS),
             read_timeout=timeout,
             max_pool_connections=connections,
-            # A sixth of what a call costs botocore: the parameters are ours and of the right
-            # types, and the name by which we go need not be put together anew for every call.
+            # Validation would be a sixth of botocore's cost per call, and our parameters have the
+            # right types. A constant user agent is not composed for every call.
             parameter_validation=False,
             user_agent=f"mailgres boto3/{boto3.__version__}",
         )
@@ -113,11 +113,11 @@ class SesProvider:
         self._ask_at = 0.0
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Send them, one call each."""
+        """Send the messages, one call each."""
         return [self._send(message) for message in messages]
 
     def limits(self) -> Limits | None:
-        """What GetAccount said, asked every few minutes by one thread; None if it never did."""
+        """Return the limits of GetAccount, which one thread requests every few minutes, or None."""
         if self._clock() >= self._ask_at and self._asking.acquire(blocking=False):
             try:
                 self._ask()
@@ -126,16 +126,16 @@ class SesProvider:
         return self._limits
 
     def check(self) -> Result:
-        """Ask for the account: this needs good credentials, and a region that exists."""
+        """Request the account, which needs valid credentials and an existing region."""
         try:
             account = self._call(lambda client: client.get_account())
         except ClientError as error:
             if _code(error) in {"AccessDeniedException", "AccessDenied"}:
-                # Known to AWS; perhaps only allowed to send, which is all we need.
+                # AWS knows the key; it may be allowed only to send, which is enough.
                 return Result(
                     "sent",
-                    untried="AWS knows them, but they lack ses:GetAccount; whether they may send"
-                    " shows with the first email",
+                    untried="AWS knows them, but they lack ses:GetAccount; the first email shows"
+                    " whether they may send",
                 )
             return self._fault(error)
         except _FAULTS as error:
@@ -164,7 +164,7 @@ class SesProvider:
         return Result("sent", answer["MessageId"])
 
     def _call(self, ask: Callable[[Client], dict[str, Any]]) -> dict[str, Any]:
-        """Make a call. One that was cut off does not always look like that: it timed out."""
+        """Make a call; whatever it raises at its deadline is a timeout."""
         client = self._client()
         with within(self._seconds) as watch:
             try:
@@ -180,7 +180,7 @@ class SesProvider:
         raise ReadTimeoutError(endpoint_url="SES", error="the answer does not end") from late
 
     def _client(self) -> Client:
-        """The one client: threads may share it, but not make it at the same time."""
+        """Return the client, which threads share; only one thread creates it."""
         with self._lock:
             if self._made is None:
                 made = boto3.session.Session(profile_name=self._profile).client(
@@ -199,7 +199,7 @@ class SesProvider:
             self._limits = _limits(quota)
             self._ask_at = self._clock() + LIMITS_CACHE_SECONDS
         except (*_FAULTS, KeyError, TypeError, ValueError) as error:
-            # Sending goes on without: the provider still says when it is too much.
+            # Sending works without the limits: SES refuses calls that exceed them.
             self._ask_at = self._clock() + LIMITS_RETRY_SECONDS
             log.warning(
                 "the limits of SES could not be read",
@@ -224,7 +224,7 @@ class SesProvider:
         return replace(result, retry_after=retry_after(headers.get("retry-after"), now))
 
     def _is_unknown_region(self) -> bool:
-        """Whether no connection came about because the region does not exist, as far as we know."""
+        """Return whether a connection failed probably because the region does not exist."""
         if self._endpoint_url or not self._region:
             return False
         session = boto3.session.Session()
@@ -235,9 +235,9 @@ class SesProvider:
 
 
 def _end_in_time(client: Any) -> None:  # noqa: ANN401 - boto3 has no types
-    """Let the client's connections, also those through a proxy, end with the time of their call.
+    """Let the client's connections, also through a proxy, end at the deadline of their call.
 
-    botocore has no way of its own to say so; were it to change, calls would only lose this.
+    This uses internals of botocore; if they change, only the deadline is lost.
     """
     http = client._endpoint.http_session  # noqa: SLF001
     pools = getattr(http, "_pool_classes_by_scheme", {})
@@ -245,7 +245,7 @@ def _end_in_time(client: Any) -> None:  # noqa: ANN401 - boto3 has no types
 
 
 def _code(error: Exception) -> str:
-    """The code of the API's fault, or the nearest class of botocore's that a rule knows."""
+    """Return the error code of the API, or the nearest class of botocore that has a rule."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code") or "unknown")
     if isinstance(error, ProxyConnectionError) and never_connected(error.kwargs["error"]):
@@ -255,12 +255,12 @@ def _code(error: Exception) -> str:
 
 
 def _result(code: str, status: int | None, text: str, *, explained: bool = False) -> Result:
-    """What a fault means. `explained`: the text alone does not say what to do."""
+    """Return the result of a fault; with `explained`, its meaning is added to the text."""
     code, text = code[: LONGEST["code"]], text[: LONGEST["message"]]
     rule = classify(SES_RULES, status=status, code=code, text=text)
     if rule is UNKNOWN:
         log.warning(
-            "SES showed a fault that no rule knows",
+            "unknown fault of SES; treated as transient",
             extra={"action": "classify", "code": code, "status": status},
         )
     return Result(
@@ -275,7 +275,7 @@ def _result(code: str, status: int | None, text: str, *, explained: bool = False
 
 
 def _limits(quota: dict[str, float]) -> Limits:
-    """-1 means that there is no daily limit."""
+    """Return the daily quota; SES uses -1 for none."""
     daily, rate = int(quota["Max24HourSend"]), float(quota["MaxSendRate"])
     return Limits(
         calls_per_second=rate if rate > 0 else None,

@@ -1,7 +1,7 @@
-"""smtplib's client with a deadline: it reads a reply for so long, however it comes.
+"""smtplib's client with a deadline for each reply.
 
-smtplib waits for every piece of a reply anew. A server that sends a byte now and then, as those do
-that want to slow down senders of spam, would keep a thread and its email for ever.
+The timeout of smtplib starts again with every byte. A server that sends a byte now and then, as
+servers do to slow down spam, would block a thread and its email forever.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LARGEST_REPLY = 8 * 1024 * 1024
 
 
 class Deadline(smtplib.SMTP):
-    """What both clients have: `deadline`, in the seconds of time.monotonic()."""
+    """The common part of both clients: `deadline`, in seconds of time.monotonic()."""
 
     def __init__(self, *args: Any, timeout: float, **more: Any) -> None:  # noqa: ANN401 - smtplib's
         self.deadline = time.monotonic() + timeout
         super().__init__(*args, **{**more, "timeout": timeout})
 
     def getreply(self) -> tuple[int, bytes]:
-        """Read a reply; one that does not end in time is a connection that broke."""
+        """Read a reply; if it does not end in time, the connection counts as broken."""
         if self.file is None and self.sock:
             self.file = _Lines(self, self.sock)
         if isinstance(self.file, _Lines):
@@ -36,20 +36,20 @@ class Deadline(smtplib.SMTP):
         return super().getreply()
 
     def time_left(self) -> float:
-        """Seconds until the deadline; a moment if it has passed."""
+        """Return the seconds until the deadline, at least a very small number."""
         return max(self.deadline - time.monotonic(), _SHORTEST)
 
 
 class Client(Deadline):
-    """For connections that begin unencrypted."""
+    """A client for connections that start unencrypted."""
 
 
 class TlsClient(Deadline, smtplib.SMTP_SSL):
-    """For connections that are encrypted from the start."""
+    """A client for connections that are encrypted from the start."""
 
 
 class _Lines:
-    """A connection as smtplib reads it."""
+    """The file object that smtplib reads replies from."""
 
     def __init__(self, client: Deadline, sock: socket.socket) -> None:
         self._client = client
@@ -58,13 +58,13 @@ class _Lines:
         self._given = 0
 
     def begin_reply(self) -> None:
-        """Count anew how long the reply is."""
+        """Start a new reply: its length is 0."""
         self._given = 0
 
     def readline(self, limit: int) -> bytes:
-        """The next line, with its end; less if the connection ended, or the line is too long.
+        """Return the next line, or less if the connection ended or the line is too long.
 
-        Of the later lines of a long reply only the code is given: nobody reads so much.
+        Later lines of a long reply are cut to their code.
         """
         line = self._readline(limit)
         self._given += len(line)
@@ -87,4 +87,4 @@ class _Lines:
         return line
 
     def close(self) -> None:
-        """The connection itself is smtplib's to close."""
+        """Do nothing: smtplib closes the connection."""

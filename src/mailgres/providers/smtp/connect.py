@@ -1,4 +1,4 @@
-"""Opens connections to an SMTP server, encrypted and logged in, or says what is wrong."""
+"""Opens connections to an SMTP server: connects, encrypts and logs in."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _FINAL = range(500, 600)
 _REPLIES = range(400, 600)
-# The server hung up in the middle: it may be busy, nothing says that the set-up is wrong.
+# The server closed the connection: it may be busy, so this is not a fault of the configuration.
 _HUNG_UP = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 def connect(server: Server, context: ssl.SSLContext, timeout: float) -> Session:
-    """Give a connection that is encrypted as wanted and logged in; raises SmtpFault."""
+    """Return a connection that is encrypted as configured and logged in, or raise SmtpFault."""
     try:
         smtp = _greeted(server, context, timeout)
     except (OSError, ValueError) as error:
@@ -47,14 +47,14 @@ def _greeted(server: Server, context: ssl.SSLContext, timeout: float) -> Deadlin
 
 def _prepare(smtp: smtplib.SMTP, server: Server, context: ssl.SSLContext) -> None:
     if smtp.sock:
-        # The final dot goes in a packet of its own, and must not wait for the last one's receipt.
+        # The final dot is a packet of its own and must not wait for the ACK of the one before.
         smtp.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     smtp.ehlo_or_helo_if_needed()
     if server.tls == "starttls":
         if not smtp.has_extn("starttls"):
             raise _wrong(
                 codes.NO_STARTTLS,
-                "the server does not offer STARTTLS; if it may go unencrypted, add ?tls=none",
+                "the server does not offer STARTTLS; to allow plain text, add ?tls=none",
             )
         smtp.starttls(context=context)
         smtp.ehlo_or_helo_if_needed()
@@ -66,12 +66,12 @@ def _log_in(smtp: smtplib.SMTP, user: str, password: str) -> None:
     try:
         smtp.login(user, password)
     except UnicodeError:
-        raise _wrong(codes.NO_LOGIN, "user or password has letters beyond ASCII") from None
+        raise _wrong(codes.NO_LOGIN, "user or password has non-ASCII letters") from None
     except smtplib.SMTPResponseException:
         raise
     except smtplib.SMTPServerDisconnected:
         raise
-    except smtplib.SMTPException as error:  # no AUTH, or none of the kinds that smtplib knows
+    except smtplib.SMTPException as error:  # no AUTH, or no mechanism that smtplib supports
         raise _wrong(codes.NO_LOGIN, str(error)) from error
 
 
@@ -89,11 +89,11 @@ def _fault(error: Exception) -> SmtpFault:
     if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
         return _wrong(codes.TLS, f"the connection could not be encrypted: {error.reason}")
     text = words_of(error) if isinstance(error, OSError) else str(error)
-    return SmtpFault("connect", codes.UNREACHED, Reply(0, text))
+    return SmtpFault("connect", codes.NO_CONNECTION, Reply(0, text))
 
 
 @cache
 def _our_name() -> str:
-    """What we call ourselves in EHLO: asked of DNS once, not for every connection."""
+    """Return our name for EHLO; DNS is asked once, not for every connection."""
     name = socket.getfqdn()
     return name if "." in name else "[127.0.0.1]"

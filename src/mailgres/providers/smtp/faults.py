@@ -1,14 +1,14 @@
-"""The faults of SMTP: replies by their number and enhanced code, and codes of ours for the rest.
+"""The faults of SMTP: replies by status and enhanced code, other faults by codes of mailgres.
 
-The first rule that fits decides. The enhanced code (5.1.1) says more than the number before it,
-but a reply that begins with 4 is never final, whatever follows.
+The first rule that matches decides. The enhanced code (5.1.1) says more than the status before it,
+but a reply that starts with 4 is never final.
 """
 
 from __future__ import annotations
 
 from mailgres.providers.faults import Rule
 
-UNREACHED = "unreached"
+NO_CONNECTION = "no_connection"
 LOST = "connection_lost"
 LOST_AFTER_DATA = "lost_after_data"
 NOT_UNDERSTOOD = "reply_not_understood"
@@ -30,8 +30,8 @@ _FINAL = range(500, 600)
 _CONNECTION = (
     Rule(
         "transient",
-        "No connection came about: nothing was sent.",
-        code=UNREACHED,
+        "Could not connect: nothing was sent.",
+        code=NO_CONNECTION,
         scope="account",
     ),
     Rule(
@@ -48,18 +48,18 @@ _CONNECTION = (
     ),
     Rule(
         "ambiguous",
-        "The server's answer to the whole message makes no sense.",
+        "The server's reply to the message is invalid.",
         code=NOT_UNDERSTOOD,
         scope="account",
     ),
     Rule("config", "The server's certificate is not trusted.", code=CERTIFICATE, scope="account"),
     Rule("config", "The connection could not be encrypted.", code=TLS, scope="account"),
     Rule("config", "The server does not offer STARTTLS.", code=NO_STARTTLS, scope="account"),
-    Rule("config", "The server offers no login that we know.", code=NO_LOGIN, scope="account"),
+    Rule("config", "The server offers no supported login.", code=NO_LOGIN, scope="account"),
     Rule("permanent", "The message is larger than the server allows.", code=TOO_LARGE),
     Rule(
         "permanent",
-        "An address has letters beyond ASCII before the @, and the server does not take them.",
+        "An address has non-ASCII letters before the @, which the server does not accept.",
         code=NO_UTF8,
     ),
 )
@@ -85,31 +85,29 @@ _LOGIN = (
     *(
         Rule("config", meaning, status=status, scope="account")
         for status, meaning in (
-            (530, "The server wants a login, or encryption first."),
-            (534, "The server wants a stronger login."),
+            (530, "The server requires a login, or encryption first."),
+            (534, "The server requires a stronger login."),
             (535, "The user or the password is wrong."),
-            (538, "The server wants encryption before the login."),
+            (538, "The server requires encryption before the login."),
         )
     ),
-    Rule(
-        "config", "The server turns us away before any message.", code=NOT_WELCOME, scope="account"
-    ),
+    Rule("config", "The server refuses the connection.", code=NOT_WELCOME, scope="account"),
 )
 
 _TRY_LATER = (
-    Rule("transient", "The server closes the connection for now.", status=421, scope="account"),
+    Rule("transient", "The server is temporarily unavailable.", status=421, scope="account"),
     *(
         Rule("transient", meaning, status=status)
         for status, meaning in (
             (450, "The mailbox is busy, or the server greylists."),
-            (451, "The server has a problem for now."),
-            (452, "The server is short of storage, or wants fewer recipients."),
+            (451, "The server has a temporary problem."),
+            (452, "The server has too little storage, or accepts fewer recipients."),
         )
     ),
-    Rule("transient", "The server says to try later.", status=_TEMPORARY),
+    Rule("transient", "The server refuses for now.", status=_TEMPORARY),
     Rule(
         "transient",
-        "A final reply whose enhanced code says to try later.",
+        "A permanent status with a temporary enhanced code.",
         status=range(550, 555),
         text=_TEMPORARY_CODE,
     ),
@@ -120,10 +118,10 @@ _NO_SUCH_ADDRESS = tuple(
     for code, meaning in (
         ("5.1.1", "There is no such mailbox."),
         ("5.1.2", "There is no such domain."),
-        ("5.1.3", "The address is not written as one."),
-        ("5.1.4", "The address stands for more than one mailbox."),
-        ("5.1.6", "The mailbox has moved, nobody knows where."),
-        ("5.1.10", "The domain takes no mail."),
+        ("5.1.3", "The syntax of the address is invalid."),
+        ("5.1.4", "The address is ambiguous."),
+        ("5.1.6", "The mailbox has moved to an unknown address."),
+        ("5.1.10", "The domain accepts no email."),
         ("5.2.1", "The mailbox is disabled."),
     )
 )
@@ -133,7 +131,7 @@ _SENDER = (
     Rule("config", "The from-domain is not valid.", code="5.1.8", scope="sender"),
     Rule(
         "config",
-        "Reputation or policy: the server does not take mail from this sender.",
+        "Reputation or policy: the server does not accept emails from this sender.",
         status=_FINAL,
         text=r"^5\.7\.\d+",
         scope="sender",
@@ -148,19 +146,19 @@ _FINAL_ANSWERS = (
     *(
         Rule("permanent", meaning, status=status)
         for status, meaning in (
-            (500, "The server does not know the command."),
-            (501, "The server does not take the parameters."),
-            (502, "The server does not have the command."),
+            (500, "The command is unknown to the server."),
+            (501, "The server does not accept the parameters."),
+            (502, "The server does not support the command."),
             (503, "The commands came in the wrong order."),
-            (504, "The server does not have the parameter."),
+            (504, "The server does not support the parameter."),
             (550, "The mailbox is not available."),
-            (551, "The recipient is not at this server."),
+            (551, "The recipient does not belong to this server."),
             (552, "The message is too large, or the mailbox full."),
-            (553, "The server does not take the address."),
+            (553, "The server does not accept the address."),
             (554, "The server refuses the message."),
         )
     ),
-    Rule("permanent", "The server refuses for good.", status=_FINAL),
+    Rule("permanent", "The server refuses permanently.", status=_FINAL),
 )
 
 SMTP_RULES = (
@@ -172,4 +170,4 @@ SMTP_RULES = (
     *_SENDER,
     *_FINAL_ANSWERS,
 )
-"""Every fault that a server is known to show."""
+"""All known faults of SMTP."""

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from mailgres.providers.smtp.session import Session
 
 IDLE_SECONDS = 30.0
-"""How long a connection may wait; servers hang up after a few minutes, some after one."""
+"""Seconds that a connection may be idle; some servers close it after a minute."""
 
 MOST_MESSAGES = 100
-"""How many messages a connection carries; many servers refuse more."""
+"""The most messages on one connection; many servers refuse more."""
 
 
 class Pool:
-    """Keeps at most `size` connections, and gives the one that was used last."""
+    """Keeps at most `size` idle connections and returns the one used last."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Pool:
         self._open = True
 
     def take(self) -> Session | None:
-        """A connection that waits, or None; those that waited too long are closed."""
+        """Return an idle connection, or None; close those that were idle too long."""
         with self._lock:
             oldest = self._clock() - self._idle
             old = [each for each in self._sessions if each.used_at < oldest]
@@ -48,7 +48,7 @@ class Pool:
         return session
 
     def put(self, session: Session) -> None:
-        """Keep a connection, unless it has carried enough or there are enough of them."""
+        """Keep a connection, unless it is used up or there are enough."""
         with self._lock:
             keep = self._open and session.sent < self._messages and len(self._sessions) < self._size
             if keep:
@@ -57,7 +57,7 @@ class Pool:
             session.close()
 
     def close(self) -> None:
-        """Close all, and keep no more."""
+        """Close all connections and keep no more."""
         with self._lock:
             self._open = False
             sessions, self._sessions = self._sessions, []
@@ -65,6 +65,6 @@ class Pool:
 
 
 def _close(sessions: list[Session]) -> None:
-    """Outside of the lock: saying goodbye takes a server's time."""
+    """Close connections, outside the lock, because QUIT takes time."""
     for session in sessions:
         session.close()

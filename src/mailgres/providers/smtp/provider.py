@@ -1,7 +1,7 @@
 """Sends through any SMTP server.
 
-SMTP knows no idempotency keys, so a message is handed over once. The Message-ID is the same for
-every try, which lets most readers' programs hide a second copy.
+SMTP has no idempotency keys, so a message is sent once. The Message-ID is the same for all
+attempts, so that most mail programs hide a second copy.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _ABOUT_THE_SENDER = frozenset({550, 551, 553, 554})
 
 
 class SmtpProvider:
-    """Sends through one server, on connections that are used again.
+    """Sends through one server, with a connection pool.
 
-    `context` decides which certificates are trusted; by default those that the system trusts.
+    `context` decides which certificates are trusted; the default is those of the system.
     """
 
     kind = "smtp"
@@ -60,14 +60,14 @@ class SmtpProvider:
         self._pool = Pool(connections)
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result]:
-        """Send them, one transaction each."""
+        """Send the messages, one SMTP transaction each."""
         return [self._send(message) for message in messages]
 
     def limits(self) -> None:
-        """A server does not tell."""
+        """Return None: SMTP servers do not report limits."""
 
     def check(self) -> Result:
-        """Connect, encrypt, log in, and ask whether the server is there."""
+        """Connect, encrypt, log in and send NOOP."""
         try:
             session = self._connect()
             try:
@@ -79,7 +79,7 @@ class SmtpProvider:
         return Result("sent", untried=None if self._server.user else "its URL has none")
 
     def close(self) -> None:
-        """Close the connections that wait."""
+        """Close the idle connections."""
         self._pool.close()
 
     def _send(self, message: Message) -> Result:
@@ -94,7 +94,7 @@ class SmtpProvider:
         return Result("sent", name, refused_copies=refused)
 
     def _hand_over(self, message: Message, who: Envelope, data: bytes) -> tuple[RefusedCopy, ...]:
-        """Use a waiting connection; a new one if that had ended, because then nothing was sent."""
+        """Use an idle connection, or a new one if that was closed: nothing was sent then."""
         waiting = self._pool.take()
         if waiting is not None:
             try:
@@ -110,7 +110,7 @@ class SmtpProvider:
     def _transmit(
         self, session: Session, message: Message, who: Envelope, data: bytes
     ) -> tuple[RefusedCopy, ...]:
-        """Send the message, and keep the connection if it is beyond doubt."""
+        """Send the message, and keep the connection if its state is certain."""
         try:
             refused = session.transmit(who, data, self._timeout)
         except SmtpFault as fault:
@@ -139,10 +139,10 @@ class SmtpProvider:
         code = fault.code or reply.enhanced or str(reply.status)
         if rule is UNKNOWN:
             log.warning(
-                "an SMTP server showed a fault that no rule knows",
+                "unknown fault of an SMTP server; treated as transient",
                 extra={"action": "classify", "provider": self.name, "code": code},
             )
-        # Only then is it this address that the server speaks of.
+        # Only in this step is the reply about this address.
         about_recipient = fault.step == "rcpt" or (fault.step == "end" and recipients == 1)
         return Result(
             rule.verdict,
@@ -164,7 +164,7 @@ def _refused_copy(address: str, reply: Reply) -> RefusedCopy:
 
 
 def _code(fault: SmtpFault) -> str | None:
-    """What the rules know a fault by. The same reply means another thing at another step."""
+    """Return the code for the rules: the same reply has different meanings in different steps."""
     status = fault.reply.status
     if fault.code is not None:
         return fault.code

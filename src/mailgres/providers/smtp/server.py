@@ -1,4 +1,4 @@
-"""Which server, how to encrypt and how to log in: an SMTP URL taken apart."""
+"""Parses an SMTP URL: server, encryption, user and password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PORTS: dict[Tls, int] = {"starttls": 587, "tls": 465, "none": 25}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An SMTP server. The password is in no text of it."""
+    """An SMTP server. Its repr does not contain the password."""
 
     host: str
     port: int
@@ -27,8 +27,8 @@ class Server:
 def server_of(url: str) -> Server:
     """Read `smtp://user:password@host:587?tls=starttls`; user and password are percent-decoded.
 
-    `smtps://` encrypts from the start. `smtp://` asks for STARTTLS and sends nothing without it,
-    unless the URL says `tls=none`: encryption that may be left out protects from nobody.
+    `smtps://` encrypts from the start. `smtp://` requires STARTTLS, unless the URL says `tls=none`:
+    optional encryption does not protect from an attacker.
     """
     parts = urlsplit(url)
     tls = parse_qs(parts.query).get("tls", ["tls" if parts.scheme == "smtps" else "starttls"])[0]

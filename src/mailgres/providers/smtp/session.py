@@ -1,7 +1,7 @@
 """One connection to an SMTP server, and the steps of a message on it.
 
-A fault says in which step it happened, because that decides what is known: until the final dot has
-left nothing can have been sent, after it anything may have been.
+A fault names its step, because the step decides what is known: before the final dot nothing was
+sent, after it the message may have been accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENHANCED = re.compile(r"\s*([245]\.\d{1,3}\.\d{1,3})\b")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the server said."""
+    """A reply of the server."""
 
     status: int
     text: str
@@ -49,7 +49,7 @@ class Reply:
 
 
 class SmtpFault(Exception):
-    """A step failed: with a reply of the server, or with a code of ours."""
+    """A step failed, with a reply of the server or with a code of mailgres."""
 
     def __init__(self, step: Step, code: str | None, reply: Reply) -> None:
         self.step = step
@@ -59,17 +59,17 @@ class SmtpFault(Exception):
 
     @property
     def usable(self) -> bool:
-        """Whether the connection is still good: the server said no, and listens on."""
+        """Return whether the connection is usable: the server refused and waits for commands."""
         return self.reply.status in _REPLIES and self.reply.status != _CLOSING
 
     @property
     def stale(self) -> bool:
-        """Whether the connection had ended before the message had begun."""
+        """Return whether the connection was closed before the message started."""
         return self.step in {"mail", "rcpt"} and not self.usable
 
 
 class Session:
-    """A connection that is logged in. One thread at a time uses it."""
+    """A logged-in connection. Only one thread at a time uses it."""
 
     def __init__(self, smtp: Deadline) -> None:
         self._smtp = smtp
@@ -78,22 +78,22 @@ class Session:
 
     @property
     def largest(self) -> int:
-        """The largest message that the server says it takes; 0 if it does not say."""
+        """The largest message that the server accepts; 0 if it does not say."""
         announced = self._smtp.esmtp_features.get("size", "")
         is_number = announced.isdecimal() and len(announced) <= _LONGEST_SIZE
         return int(announced) if is_number else 0
 
     @property
     def takes_utf8(self) -> bool:
-        """Whether addresses may have letters beyond ASCII before the @."""
+        """Return whether addresses may have non-ASCII letters before the @."""
         return self._smtp.has_extn("smtputf8")
 
     def transmit(self, envelope: Envelope, data: bytes, timeout: float) -> dict[str, Reply]:
-        """Send a message; return what was said of copies that are refused for good.
+        """Send a message; return the replies for copies that are refused permanently.
 
-        The first recipient has to be accepted. A copy that is refused for good is left out: its
-        address does not decide over the recipient's mail. A copy that the server wants later makes
-        the whole message wait, because nobody else would send that copy.
+        The first recipient has to be accepted. A copy that is refused permanently is left out, and
+        the message is sent. A copy that is refused temporarily delays the whole message, because
+        it could not be sent later alone.
         """
         deadline = time.monotonic() + timeout
         self._check(envelope, data)
@@ -109,7 +109,7 @@ class Session:
         return refused
 
     def reset(self, timeout: float) -> bool:
-        """Forget the message that failed; tell whether the connection is still good."""
+        """Reset after a failed message; return whether the connection is still usable."""
         self.used_at = time.monotonic()
         try:
             self._ask("mail", time.monotonic() + timeout, self._smtp.rset)
@@ -118,25 +118,25 @@ class Session:
         return True
 
     def greet(self) -> None:
-        """Ask whether the server is there."""
+        """Send NOOP."""
         self._ask("login", None, self._smtp.noop)
 
     def close(self) -> None:
-        """Say goodbye, but do not wait for an answer: the server may be gone."""
+        """Send QUIT without waiting for a reply: the server may be gone."""
         with suppress(OSError):
             self._smtp.putcmd("QUIT")
         self._smtp.close()
 
     def drop(self) -> None:
-        """Close without a word: nobody knows what the server would take it for."""
+        """Close without QUIT: the server might read it as part of the message."""
         self._smtp.close()
 
     def _check(self, envelope: Envelope, data: bytes) -> None:
         if self.largest and len(data) > self.largest:
-            text = f"the email has {len(data)} bytes, the server takes at most {self.largest}"
+            text = f"the email has {len(data)} bytes, the server accepts at most {self.largest}"
             raise SmtpFault("mail", codes.TOO_LARGE, Reply(552, text))
         if envelope.needs_utf8 and not self.takes_utf8:
-            text = "an address needs SMTPUTF8, which the server does not have"
+            text = "an address needs SMTPUTF8, which the server does not support"
             raise SmtpFault("mail", codes.NO_UTF8, Reply(553, text))
 
     def _options(self, envelope: Envelope, data: bytes) -> list[str]:
@@ -155,7 +155,7 @@ class Session:
         reply = self._ask("data", deadline, lambda: self._smtp.docmd("DATA"), _GO_AHEAD)
         if reply.status != _GO_AHEAD:
             raise SmtpFault("data", codes.LOST, reply)
-        # The dot goes by itself: if this fails, it has not left, and nothing was sent.
+        # The dot is sent separately: if this fails, the message was not completed and not sent.
         self._do("data", deadline, lambda: self._smtp.send(_dotted(data)))
         self._ask("end", deadline, self._finish)
 
@@ -184,24 +184,24 @@ class Session:
             self._smtp.sock.settimeout(self._smtp.time_left())
         try:
             return act()
-        except OSError as error:  # smtplib's own exceptions are OSErrors too
+        except OSError as error:  # smtplib's own exceptions are OSErrors, too
             code = codes.LOST_AFTER_DATA if step == "end" else codes.LOST
             raise SmtpFault(step, code, Reply(0, words_of(error))) from error
 
 
 def words_of(error: OSError) -> str:
-    """What an error says, in one line."""
+    """Return the text of an error in one line."""
     if isinstance(error, smtplib.SMTPResponseException):
         return _words(error.smtp_error)
     return (error.strerror or str(error) or type(error).__name__)[:_LONGEST_REPLY]
 
 
 def _words(said: bytes | str) -> str:
-    """What a server said, as much of it as is read."""
+    """Return the text of a reply, cut to a limit."""
     cut = said[:_LONGEST_REPLY]
     return cut.decode("utf-8", "replace") if isinstance(cut, bytes) else cut
 
 
 def _dotted(data: bytes) -> bytes:
-    """The message as DATA wants it: no line that is a single dot."""
+    """Return the message with dots escaped, as DATA requires."""
     return re.sub(rb"(?m)^\.", b"..", data)

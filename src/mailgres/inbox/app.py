@@ -1,0 +1,146 @@
+"""The inbox as an ASGI application: who may use it, its routes, and what failed requests get."""
+
+from __future__ import annotations
+
+import logging
+import mimetypes
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mailgres.errors import DatabaseUnreachable, MailgresError
+from mailgres.inbox.access import LOOPBACK, Access
+from mailgres.inbox.api import Api
+from mailgres.inbox.events import Streams
+from mailgres.inbox.handlers import Handlers, NotAllowed, relative
+from mailgres.inbox.rendering import HEADERS, STATIC, page
+from mailgres.inbox.store import InboxStore
+from mailgres.safe_errors import where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+FILES = {path.name: path for path in STATIC.iterdir()}
+
+
+class Inbox:
+    """An ASGI application that shows captured emails to people with its secret.
+
+    `url`: the database, as a member of `mailgres_operator`. `secret`: at least 16 characters.
+    `hosts`: the names under which browsers reach it. `token_in_url`: the secret may be in the
+    address, as `?token=…`. `notices`: texts that every page shows, such as errors of templates.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secret: str,
+        hosts: Sequence[str] = LOOPBACK,
+        *,
+        token_in_url: bool = False,
+        notices: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self.store = InboxStore(url)
+        self.access = Access(secret, hosts, token_in_url)
+        self.streams = Streams(self.store, lambda: str(hash(tuple(notices()))))
+        handlers = Handlers(self.store, self.access, self.streams, notices)
+        self._app = _make_app(handlers, Api(self.store, self.access))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; links are relative to an address with a slash at the end."""
+        root = scope.get("root_path", "")
+        if scope["type"] == "http" and root and scope["path"] == root:
+            await RedirectResponse(root.rpartition("/")[2] + "/")(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def check(self) -> None:
+        """Refuse a database role that may not read captured emails."""
+        self.store.check()
+
+    def close(self) -> None:
+        """End the streams and close the connections."""
+        self.streams.stop()
+        self.store.close()
+
+
+def _make_app(handlers: Handlers, api: Api) -> Starlette:
+    get = handlers.get
+    post = handlers.post
+    message = "/messages/{id:uuid}"
+    return Starlette(
+        routes=[
+            *api.routes(),
+            Route("/static/{name}", _static),
+            Route("/session", handlers.log_in, methods=["POST"]),
+            Route("/", get(handlers.show_list)),
+            Route("/faults", get(handlers.show_faults)),
+            Route("/faults", post(handlers.set_fault), methods=["POST"]),
+            Route("/faults/{id:int}/remove", post(handlers.remove_fault), methods=["POST"]),
+            Route("/delete", post(handlers.delete_all), methods=["POST"]),
+            Route("/events", get(handlers.watch)),
+            Route(message, get(handlers.show_message)),
+            Route(f"{message}/frame", get(handlers.show_frame)),
+            Route(f"{message}/message.eml", get(handlers.download_message)),
+            Route(f"{message}/files/{{position:int}}", get(handlers.download_file)),
+            Route(f"{message}/delete", post(handlers.delete), methods=["POST"]),
+        ],
+        exception_handlers={
+            HTTPException: _refuse_http,
+            NotAllowed: _refuse_access,
+            MailgresError: _refuse,
+            Exception: _fail,
+        },
+    )
+
+
+async def _static(request: Request) -> Response:
+    """Return a file of ours; no secret is needed for it."""
+    path = FILES.get(request.path_params["name"])
+    if path is None:
+        raise HTTPException(404)
+    return FileResponse(path, media_type=mimetypes.guess_type(path.name)[0], headers=HEADERS)
+
+
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    """Answer what there is not: an address, a method, an email that is gone."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    title = "This is not here" if error.status_code == 404 else "This cannot be done"  # noqa: PLR2004
+    about = error.detail if error.status_code in (404, 400, 409) else "Go back to the inbox."
+    return _problem(request, error.status_code, title, str(about))
+
+
+async def _refuse_access(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NotAllowed)  # noqa: S101 - registered for it
+    if error.reason:
+        return PlainTextResponse(f"{error.reason}\n", 403, HEADERS)
+    return page("login.html", {"base": relative(request), "wrong": error.wrong}, 403)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer an error of the database; if it is away, the page comes back by itself."""
+    assert isinstance(error, MailgresError)  # noqa: S101 - registered for it
+    if isinstance(error, DatabaseUnreachable):
+        text = "The database does not answer. This page loads again every 2 seconds."
+        return _problem(request, 503, "The database is away", text, {"Refresh": "2"})
+    return _problem(request, 400, error.message, error.hint or "")
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    log.error("a request of the inbox failed: %s", where(error), extra={"action": "inbox"})
+    return _problem(request, 500, "Something went wrong", "The log says where.")
+
+
+def _problem(
+    request: Request, status: int, title: str, text: str, headers: dict[str, str] | None = None
+) -> Response:
+    values: dict[str, object] = {"base": relative(request), "title": title, "text": text}
+    return page("problem.html", values, status, headers)

@@ -1,0 +1,327 @@
+"""What the inbox answers: pages, the frame of an email, downloads, changes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from mailgres.inbox import frame, letter
+from mailgres.inbox.message import view_of
+from mailgres.inbox.rendering import HEADERS, page
+from mailgres.inbox.timeline import mood_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from uuid import UUID
+
+    from starlette.requests import Request
+
+    from mailgres.inbox.access import Access
+    from mailgres.inbox.events import Streams
+    from mailgres.inbox.store import InboxStore
+
+    Handler = Callable[[Request], Awaitable[Response]]
+
+PAGE_SIZE = 50
+MOST_FORM_BYTES = 16 * 1024
+FAULTS = {
+    "bounce": "bounces",
+    "timeout": "times out",
+    "reject": "is rejected",
+    "unanswered": "is accepted, but the answer is lost",
+}
+GONE = "This email is not in the inbox any more: it was deleted, or it expired."
+
+
+class NotAllowed(Exception):
+    """The caller has no session; `reason`: it may not even log in."""
+
+    def __init__(self, reason: str = "", *, wrong: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.wrong = wrong
+
+
+def relative(request: Request) -> str:
+    """Return the way from a page to the first one: the inbox works below any path."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return "../" * (path.count("/") - 1) or "./"
+
+
+class Handlers:
+    """The handlers; `get` and `post` check who calls before any of them runs."""
+
+    def __init__(
+        self,
+        store: InboxStore,
+        access: Access,
+        streams: Streams,
+        notices: Callable[[], Sequence[str]],
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._streams = streams
+        self._notices = notices
+
+    # --- who calls
+
+    def get(self, handler: Handler) -> Handler:
+        """Let only callers with a session read."""
+
+        async def checked(request: Request) -> Response:
+            self._check_host(request)
+            token = request.query_params.get("token")
+            if token is not None and self._access.token_in_url:
+                return self._log_in(request, token, request.url.path.rpartition("/")[2] or "./")
+            session = self._access.session_of(request)
+            if session is None and not self._access.has_bearer(request):
+                raise NotAllowed
+            request.state.csrf = self._access.csrf_token(session or "")
+            return await handler(request)
+
+        return checked
+
+    def post(self, handler: Handler) -> Handler:
+        """Let only forms of our own pages change something."""
+
+        async def checked(request: Request) -> Response:
+            self._check_host(request)
+            session = self._access.session_of(request)
+            if session is None:
+                raise NotAllowed
+            form = await _form(request)
+            own = self._access.is_own_origin(request)
+            if not own or not self._access.is_csrf_token(session, form.get("csrf", "")):
+                raise NotAllowed("This change was not sent by a page of the inbox.")
+            request.state.form = form
+            return await handler(request)
+
+        return checked
+
+    async def log_in(self, request: Request) -> Response:
+        """Start a session for the secret."""
+        self._check_host(request)
+        if not self._access.is_own_origin(request):
+            raise NotAllowed("This form was not sent by a page of the inbox.")
+        return self._log_in(request, (await _form(request)).get("secret", ""), "./")
+
+    def _log_in(self, request: Request, given: str, to: str) -> Response:
+        if not self._access.is_secret(given):
+            raise NotAllowed(wrong=True)
+        answer = RedirectResponse(to, 303, HEADERS)
+        self._access.start_session(request, answer)
+        return answer
+
+    def _check_host(self, request: Request) -> None:
+        if not self._access.is_expected_host(request):
+            raise NotAllowed("The inbox does not answer under this host name.")
+
+    # --- pages
+
+    async def show_list(self, request: Request) -> Response:
+        """Show the newest emails, or those that a search finds."""
+        return page("list.html", await self._list(request))
+
+    async def show_message(self, request: Request) -> Response:
+        """Show one email beside the list."""
+        queue_id: UUID = request.path_params["id"]
+        found = await self._email(queue_id)
+        values = await self._list(request, queue_id)
+        values |= {
+            "message": await asyncio.to_thread(view_of, found, request.query_params),
+            "faults": FAULTS,
+        }
+        return page("message.html", values)
+
+    async def show_faults(self, request: Request) -> Response:
+        """Show which faults wait for an email, and the form for another one."""
+        waiting, templates = await asyncio.gather(
+            asyncio.to_thread(self._store.faults), asyncio.to_thread(self._store.templates)
+        )
+        given = request.query_params
+        values = await self._common(request) | {
+            "waiting": [{**one, "label": FAULTS[one["fault"]]} for one in waiting],
+            "templates": templates,
+            "faults": FAULTS,
+            "to": given.get("to", ""),
+        }
+        return page("faults.html", values)
+
+    async def _common(self, request: Request, queue_id: UUID | None = None) -> dict[str, object]:
+        return {
+            "base": relative(request),
+            "csrf": request.state.csrf,
+            "notices": list(self._notices()),
+            "state": await asyncio.to_thread(self._streams.state, queue_id),
+            "selected": str(queue_id or ""),
+        }
+
+    async def _list(self, request: Request, selected: UUID | None = None) -> dict[str, object]:
+        search = request.query_params.get("q", "")[:200]
+        before = _time(request.query_params.get("before"))
+        rows = await asyncio.to_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
+        emails = [_entry(row) for row in rows[:PAGE_SIZE]]
+        more = rows[PAGE_SIZE - 1]["at"].isoformat() if len(rows) > PAGE_SIZE else ""
+        return await self._common(request, selected) | {
+            "emails": emails,
+            "search": search,
+            "query": "?" + urlencode({"q": search}) if search else "",
+            "older": "?" + urlencode({"q": search, "before": more}) if more else "",
+            "is_first_page": before is None,
+        }
+
+    async def _email(self, queue_id: UUID) -> dict[str, Any]:
+        found = await asyncio.to_thread(self._store.email, queue_id)
+        if found is None:
+            raise HTTPException(404, GONE)
+        return found
+
+    # --- parts of an email
+
+    async def show_frame(self, request: Request) -> Response:
+        """Return the HTML of an email for its frame."""
+        found = await self._captured(request)
+        queue_id, dark = request.path_params["id"], request.query_params.get("scheme") == "dark"
+        text = await asyncio.to_thread(
+            frame.document,
+            found["message"]["html"] or "",
+            found["files"],
+            lambda position: self._content(queue_id, position),
+            dark=dark,
+        )
+        return _as_sandboxed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+
+    async def download_message(self, request: Request) -> Response:
+        """Return the message as a file of a mail program, with its attachments."""
+        found = await self._captured(request)
+        queue_id = request.path_params["id"]
+        source = await asyncio.to_thread(
+            letter.source_of, found, lambda position: self._content(queue_id, position)
+        )
+        return _as_download(source, f"{queue_id}.eml")
+
+    async def download_file(self, request: Request) -> Response:
+        """Return an attachment, to be saved and not shown."""
+        queue_id, position = request.path_params["id"], request.path_params["position"]
+        file = await asyncio.to_thread(self._store.file, queue_id, min(position, 2**31 - 1))
+        if file is None or file["content"] is None:
+            raise HTTPException(404, "The content of this file was not kept.")
+        return _as_download(file["content"], file["filename"])
+
+    async def _captured(self, request: Request) -> dict[str, Any]:
+        found = await self._email(request.path_params["id"])
+        if found["message"] is None:
+            raise HTTPException(404, "This email was not captured.")
+        return found
+
+    def _content(self, queue_id: UUID, position: int) -> bytes | None:
+        file = self._store.file(queue_id, position)
+        return file["content"] if file else None
+
+    async def watch(self, request: Request) -> Response:
+        """Send an event whenever the page that the browser shows has changed."""
+        if self._streams.is_full:
+            return Response("too many\n", 503, {**HEADERS, "Retry-After": "5"})
+        given = request.query_params
+        stream = self._streams.stream(given.get("state", ""), _uuid(given.get("id")))
+        return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
+
+    # --- changes
+
+    async def delete(self, request: Request) -> Response:
+        """Delete one email."""
+        await asyncio.to_thread(self._store.delete, [request.path_params["id"]])
+        return _back(request, "../../")
+
+    async def delete_all(self, request: Request) -> Response:
+        """Delete all emails of the inbox."""
+        while await asyncio.to_thread(self._store.delete, None):
+            pass
+        return _back(request, "./")
+
+    async def set_fault(self, request: Request) -> Response:
+        """Let the next email fail."""
+        form = request.state.form
+        await asyncio.to_thread(
+            self._store.set_fault,
+            form.get("fault", ""),
+            form.get("to", "").strip() or None,
+            form.get("template", "").strip() or None,
+        )
+        return _back(request, "faults")
+
+    async def remove_fault(self, request: Request) -> Response:
+        """Remove a fault that has not happened."""
+        number = min(request.path_params["id"], 2**63 - 1)
+        await asyncio.to_thread(self._store.remove_fault, number)
+        return _back(request, "../../faults")
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the list with its label."""
+    label, mood = mood_of(row["status"], bounced=row["bounced"])
+    return {
+        **row,
+        "queue_id": str(row["queue_id"]),
+        "at": row["at"].isoformat(timespec="milliseconds"),
+        "clock": f"{row['at']:%H:%M:%S}",
+        "due": f"waits until {row['next_retry_at']:%Y-%m-%d %H:%M} UTC"
+        if row["status"] == "pending" and row["next_retry_at"]
+        else "",
+        "label": label,
+        "mood": mood,
+    }
+
+
+def _back(request: Request, to: str) -> Response:
+    """Return to the list, with its search."""
+    search = request.state.form.get("q", "")
+    return RedirectResponse(to + ("?" + urlencode({"q": search}) if search else ""), 303, HEADERS)
+
+
+def _as_sandboxed(content: bytes, kind: str) -> Response:
+    own = {"Content-Security-Policy": frame.POLICY, "X-Frame-Options": "SAMEORIGIN"}
+    return Response(content, headers={**HEADERS, **own, "Content-Type": kind})
+
+
+def _as_download(content: bytes, filename: str) -> Response:
+    answer = _as_sandboxed(content, "application/octet-stream")
+    name = quote(filename, safe="")
+    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
+    return answer
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form, within a limit."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_FORM_BYTES:
+            raise HTTPException(413)
+    try:
+        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
+    except ValueError:
+        raise HTTPException(400, "The form is not valid.") from None
+    return {name: values[0] for name, values in given.items()}
+
+
+def _time(given: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(given) if given else None
+    except ValueError:
+        return None
+    return found if found and found.tzinfo else None
+
+
+def _uuid(given: str | None) -> UUID | None:
+    from uuid import UUID  # noqa: PLC0415 - only here
+
+    try:
+        return UUID(given) if given else None
+    except ValueError:
+        return None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from inbox.client import SECRET, Client, serving
+from inbox.sending import work
+from inbox.window import Window
+from mailgres.settings import load
+from mailgres.worker import open_worker
+from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from support.queue import Queue
+
+
+@pytest.fixture
+def queue(conn: psycopg.Connection) -> Queue:
+    """The queue of the test's own database."""
+    return Queue(conn)
+
+
+@pytest.fixture
+def run_worker(database_url: str) -> Callable[[], None]:
+    """Let a worker capture what is due."""
+    return lambda: work(database_url)
+
+
+@pytest.fixture
+def stranger(database_url: str) -> Iterator[Client]:
+    """A client of an inbox that has no session."""
+    with serving(database_url) as client:
+        yield client
+
+
+@pytest.fixture
+def client(stranger: Client) -> Client:
+    """A client that opened the printed address."""
+    return stranger.log_in()
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip(MISSING)
+    with browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture
+def window(chromium: Browser, stranger: Client) -> Iterator[Window]:
+    """The browser, at the printed address of the test's own inbox."""
+    chromium.resize(1280, 820)
+    shown = Window(chromium, f"http://127.0.0.1:{stranger.port}")
+    chromium.open(f"{shown.base}/?token={SECRET}")
+    try:
+        yield shown
+    finally:
+        chromium.leave_frame()
+        chromium.use_scripts(enabled=True)
+        chromium.prefer("light")
+        chromium.cdp("Page.navigate", url="about:blank")
+
+
+@pytest.fixture
+def worker(database_url: str) -> Iterator[None]:
+    """A worker that captures what is enqueued, at once."""
+    flags = {"database_url": database_url, "providers": "capture", "profile": "development"}
+    with open_worker(load({}, flags)) as running, ThreadPoolExecutor(1) as pool:
+        done = pool.submit(running.run)
+        try:
+            yield
+        finally:
+            running.stop()
+            done.result()

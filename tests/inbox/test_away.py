@@ -1,0 +1,74 @@
+"""The database goes away and comes back: the inbox says so, and comes back with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+
+import pytest
+
+from inbox.client import SECRET, Client, serving
+from inbox.sending import enqueue
+from inbox.window import Window
+from support.browser import Browser
+from support.cut import Cut
+from support.queue import Queue
+
+
+@pytest.fixture
+def cut(database_url: str) -> Iterator[Cut]:
+    with Cut(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(cut: Cut) -> Iterator[Client]:
+    with serving(cut.url) as started:
+        yield started.log_in()
+
+
+def test_pages_say_that_the_database_is_away_and_come_back(client: Client, cut: Cut) -> None:
+    assert client.get("/").status == 200
+    cut.off()
+    answer = client.get("/")
+    assert (answer.status, answer.headers["refresh"]) == (503, "2")
+    assert "The database is away" in answer.text
+    cut.on()
+    assert client.get("/").status == 200
+
+
+def test_a_stream_says_that_the_database_is_away_and_back(client: Client, cut: Cut) -> None:
+    connection = HTTPConnection("127.0.0.1", client.port, timeout=60)
+    connection.request("GET", "/events?state=x", headers={"Cookie": client.cookie})
+    stream = connection.getresponse()
+    assert _next(stream) == "changed"
+    cut.off()
+    assert _next(stream) == "away"
+    cut.on()
+    assert _next(stream) == "changed"
+    connection.close()
+
+
+def test_an_open_page_says_so_and_comes_back_by_itself(
+    client: Client, cut: Cut, chromium: Browser, queue: Queue
+) -> None:
+    window = Window(chromium, f"http://127.0.0.1:{client.port}")
+    window.browser.resize(1280, 820)
+    window.open(f"/?token={SECRET}")
+    window.wait_for("No emails yet")
+    cut.off()
+    window.wait_for("The database does not answer")
+    enqueue(queue, subject="Written meanwhile", template="later", scheduled_for="2100-01-01")
+    cut.on()
+    window.wait_for("Written meanwhile")
+    assert "does not answer" not in window.browser.text()
+    window.browser.cdp("Page.navigate", url="about:blank")
+
+
+def _next(stream: HTTPResponse) -> str:
+    """Return the name of the next event."""
+    while True:
+        line = stream.readline().decode()
+        assert line, "the stream ended"
+        if line.startswith("event: "):
+            return line.removeprefix("event: ").strip()

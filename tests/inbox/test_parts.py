@@ -1,0 +1,110 @@
+"""The parts of an email that the inbox prepares: images, links, headers; whatever they contain."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from inbox.sending import PNG
+from mailgres.inbox.frame import MOST_INLINE_BYTES, document, image_kind
+from mailgres.inbox.links import MOST_LINKS, check_unsubscribe, find_links
+
+GIF = b"GIF89a" + struct.pack("<HH", 10, 20) + b"\0" * 10
+JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x0b\x08" + struct.pack(">HH", 20, 10) + b"\0" * 9
+WEBP = b"RIFF\0\0\0\0WEBPVP8X" + b"\0" * 8 + b"\x09\0\0\x13\0\0"
+BOMB = PNG[:16] + struct.pack(">II", 100_000, 100_000) + PNG[24:]
+
+
+def file(content: bytes, **more: Any) -> dict[str, Any]:
+    size = len(content)
+    return {"position": 1, "content_id": "logo", "bytes": size, "kept": True, **more}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (PNG, "image/png"),
+        (GIF, "image/gif"),
+        (JPEG, "image/jpeg"),
+        (WEBP, "image/webp"),
+        (BOMB, None),
+        (GIF[:6] + struct.pack("<HH", 65535, 65535), None),
+        (PNG[:10], None),
+        (JPEG[:6], None),
+        (b"\xff\xd8" + b"\xff\x00" * 50_000, None),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", None),
+        (b"", None),
+    ],
+    ids=range(11),
+)
+def test_only_raster_images_of_a_bounded_size_are_shown(content: bytes, kind: str | None) -> None:
+    assert image_kind(content) == kind
+
+
+def test_an_image_that_is_a_bomb_or_too_large_or_not_kept_is_not_in_the_frame() -> None:
+    html = "<img src='cid:logo'>"
+    assert "base64" in document(html, [file(PNG)], lambda _: PNG)
+    assert document(html, [file(BOMB)], lambda _: BOMB) == "<img src='data:,'>"
+    large = file(PNG, bytes=MOST_INLINE_BYTES + 1)
+    assert document(html, [large], lambda _: PNG) == "<img src='data:,'>"
+    assert document(html, [file(PNG, kept=False)], lambda _: PNG) == "<img src='data:,'>"
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<a " * 300_000,
+        "<a href=" * 200_000,
+        "<img src='" * 200_000,
+        "<" * 1_000_000,
+        "url(" * 400_000,
+        "<a href='x'>" * 100_000,
+        "cid:" * 400_000,
+        '<a href="' + "x" * 1_000_000,
+    ],
+    ids=range(8),
+)
+def test_no_html_makes_the_inbox_slow(html: str) -> None:
+    """A pattern that is worse than linear would take hours here, not moments."""
+    assert len(find_links(html, None).links) <= MOST_LINKS
+    assert document(html, [], lambda _: None)
+
+
+def test_links_of_a_text_are_found_without_html() -> None:
+    found = find_links(None, "See https://example.com/a and https://example.com/a")
+    assert found.links == [("https://example.com/a", "")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "good"),
+    [
+        ({}, []),
+        ({"list-unsubscribe": "<https://a.example/u>, <mailto:u@a.example>"}, [1, 1, 1, 0]),
+        (
+            {
+                "List-Unsubscribe": "<https://a.example/u>",
+                "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+            },
+            [1, 1, 1, 1],
+        ),
+        ({"List-Unsubscribe": "https://a.example/u"}, [0, 0, 1, 0]),
+        ({"List-Unsubscribe": "<http://a.example/u>"}, [1, 0, 0, 0]),
+        ({"List-Unsubscribe": "<http://[bad>"}, [1, 0, 0, 0]),
+        ({"List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}, [0]),
+    ],
+)
+def test_list_unsubscribe_is_checked(headers: dict[str, str], good: list[int]) -> None:
+    assert [check.ok for check in check_unsubscribe(headers)] == [bool(each) for each in good]
+
+
+def test_an_image_that_is_named_often_is_shown_within_the_limit() -> None:
+    shown = document("cid:x " * 200_000, [file(PNG)], lambda _: PNG)
+    assert len(shown) < 2 * MOST_INLINE_BYTES
+
+
+@pytest.mark.parametrize("tag", ["link rel=preconnect", "base", "iframe", "object"])
+def test_an_element_that_connects_is_renamed_whatever_its_attributes_hide(tag: str) -> None:
+    shown = document(f'<{tag} title=">" href="https://evil.example">', [], lambda _: None)
+    assert shown.startswith(f"<x-{tag}")

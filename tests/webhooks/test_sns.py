@@ -1,0 +1,233 @@
+"""Messages of SNS: signed by SNS, from a topic of ours, with a certificate from SNS's own host."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doubles.sns import HOST, PEM, TOPIC, Sns, certificate_of, new_key, pem
+from mailgres.webhooks import BadPayload, sns
+from mailgres.webhooks.certificates import (
+    MOST_CERTIFICATES,
+    RETRY_SECONDS,
+    Certificates,
+    Unavailable,
+)
+from mailgres.webhooks.signature import BadSignature
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> Sns:
+    return Sns(tmp_path_factory.mktemp("sns"))
+
+
+def check(body: bytes, double: Sns, topics: tuple[str, ...] = (TOPIC,), **more: Any) -> list[str]:
+    """Verify a message; the addresses that were asked for a certificate."""
+    asked: list[str] = []
+
+    def certificate_at(url: str) -> Any:
+        asked.append(url)
+        return double.certificate
+
+    sns.verify(sns.read_message(body), topics, certificate_at, **more)
+    return asked
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_both_versions_of_signatures_are_accepted(double: Sns, version: str) -> None:
+    assert check(double.notification("{}", version), double) == [f"https://{HOST}{PEM}"]
+    assert check(double.notification("é\n{}", version, Subject="Hello"), double)
+
+
+def test_a_confirmation_is_signed_over_its_own_fields(double: Sns) -> None:
+    assert check(double.confirmation(), double)
+
+
+@pytest.mark.parametrize("field", ["Message", "MessageId", "Timestamp", "Subject"])
+def test_no_signed_field_can_be_changed(double: Sns, field: str) -> None:
+    message = json.loads(double.notification("{}", Subject="Hello"))
+    message[field] += "x"
+    with pytest.raises(BadSignature, match="does not match"):
+        check(json.dumps(message).encode(), double)
+
+
+def test_a_field_that_is_removed_is_noticed(double: Sns) -> None:
+    message = json.loads(double.notification("{}", Subject="Hello"))
+    del message["Subject"]
+    with pytest.raises(BadSignature, match="does not match"):
+        check(json.dumps(message).encode(), double)
+
+
+def test_another_topic_is_refused_before_anything_is_fetched(double: Sns) -> None:
+    other = TOPIC.replace("mail", "other")
+    message = sns.read_message(double.notification("{}", TopicArn=other))
+    with pytest.raises(BadSignature, match="topic"):
+        sns.verify(message, [TOPIC], pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://{HOST}{PEM}",
+        f"https://sns.us-east-1.amazonaws.com{PEM}",
+        f"https://{HOST}.example.com{PEM}",
+        f"https://example.com/{HOST}{PEM}",
+        f"https://{HOST}@example.com{PEM}",
+        f"https://example.com@{HOST}{PEM}",
+        f"https://{HOST}:8443{PEM}",
+        f"https://{HOST}{PEM}?x=1",
+        f"https://{HOST}{PEM}#x",
+        f"https://{HOST}/../{PEM[1:]}",
+        f"https://{HOST}/other.pem",
+        f"https://{HOST}/SimpleNotificationService-1.crt",
+        f"https://{HOST}\\@example.com{PEM}",
+        f"https://{HOST}\n{PEM}",
+        f" https://{HOST}{PEM}",
+        f"HTTPS://{HOST.upper()}{PEM}",
+        "https://[::1/x.pem",
+        "",
+        None,
+        7,
+    ],
+)
+def test_a_certificate_from_anywhere_else_is_never_fetched(double: Sns, url: Any) -> None:
+    message = sns.read_message(double.notification("{}", SigningCertURL=url))
+    with pytest.raises(BadSignature, match="certificate"):
+        sns.verify(message, [TOPIC], pytest.fail)
+
+
+@pytest.mark.parametrize("version", ["", "3", "01", None, 2.0])
+def test_other_versions_of_signatures_are_refused(double: Sns, version: Any) -> None:
+    message = json.loads(double.notification("{}"))
+    message["SignatureVersion"] = version
+    with pytest.raises(BadSignature):
+        check(json.dumps(message).encode(), double)
+
+
+@pytest.mark.parametrize("signature", ["", "!", "AAAA", None, ["x"]])
+def test_other_signatures_are_refused(double: Sns, signature: Any) -> None:
+    message = json.loads(double.notification("{}"))
+    message["Signature"] = signature
+    with pytest.raises(BadSignature):
+        check(json.dumps(message).encode(), double)
+
+
+def test_a_message_of_another_key_is_refused(double: Sns, tmp_path: Path) -> None:
+    with pytest.raises(BadSignature, match="does not match"):
+        check(Sns(tmp_path).notification("{}"), double)
+
+
+def test_a_certificate_that_is_no_longer_valid_is_refused(double: Sns) -> None:
+    later = datetime.now(UTC) + timedelta(days=30)
+    with pytest.raises(BadSignature, match="not valid now"):
+        check(double.notification("{}"), double, now=later)
+
+
+def test_a_subscription_is_confirmed_at_the_host_of_the_topic_and_nowhere_else(double: Sns) -> None:
+    body = double.confirmation(SubscribeURL="https://example.com/steal")
+    url = sns.confirmation_url(sns.read_message(body))
+    assert url.startswith(f"https://{HOST}/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns")
+    assert url.endswith("&Token=2336412f37")
+    with pytest.raises(BadPayload, match="not a message of SNS"):
+        sns.read_message(double.confirmation(Token=None))
+
+
+OTHER = TOPIC.replace("mail", "other")
+REAL = f"\nMessageId\nreal\nTimestamp\n2026-01-01\nTopicArn\n{OTHER}"
+
+
+@pytest.mark.parametrize(
+    ("signed", "posted"),
+    [
+        (
+            {"TopicArn": OTHER, "Timestamp": "2026-01-01"},
+            {"TopicArn": [TOPIC], "Timestamp": f"2026-01-01\nTopicArn\n{OTHER}"},
+        ),
+        (
+            {
+                "TopicArn": OTHER,
+                "Timestamp": "2026-01-01",
+                "MessageId": "real",
+                "Message": f"{{}}\nMessageId\nforged\nTimestamp\nt\nTopicArn\n{TOPIC}{' ' * 500}",
+            },
+            {
+                "Message": "{}",
+                "MessageId": "forged",
+                "Timestamp": "t",
+                "TopicArn": TOPIC + " " * 500 + REAL,
+            },
+        ),
+    ],
+    ids=["a list as topic", "fields inside a text"],
+)
+def test_a_signature_of_another_topic_cannot_be_read_as_one_of_ours(
+    double: Sns, signed: dict[str, Any], posted: dict[str, Any]
+) -> None:
+    message = json.loads(double.notification("{}", **signed)) | posted
+    with pytest.raises((BadPayload, BadSignature)):
+        check(json.dumps(message).encode(), double)
+
+
+def test_the_partition_of_china_has_another_host() -> None:
+    assert sns.host_of("arn:aws-cn:sns:cn-north-1:123456789012:x") == (
+        "sns.cn-north-1.amazonaws.com.cn"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"eventType": "Bounce", "mail": {}}',
+        b'{"Type": "Other", "MessageId": "1", "TopicArn": "x", "Message": "y"}',
+        b'{"Type": "Notification", "MessageId": "1", "TopicArn": "x"}',
+        b'{"Type": "Notification", "MessageId": 1, "TopicArn": "x", "Message": ""}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_message_of_sns_is_refused(body: bytes) -> None:
+    with pytest.raises(BadPayload):
+        sns.read_message(body)
+
+
+def test_a_certificate_is_fetched_once() -> None:
+    asked: list[str] = []
+    found = pem(certificate_of(new_key()))
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        return found
+
+    certificates = Certificates(fetch)
+    assert certificates.at("a") is certificates.at("a")
+    assert asked == ["a"]
+    for number in range(MOST_CERTIFICATES):
+        certificates.at(str(number))
+    certificates.at("a")
+    assert asked.count("a") == 2  # no more than so many are kept
+
+
+def test_a_failure_is_remembered_for_a_moment() -> None:
+    asked: list[str] = []
+    now = [0.0]
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        if len(asked) == 1:
+            raise Unavailable("away")
+        return b"not a certificate" if len(asked) == 2 else pem(certificate_of(new_key()))
+
+    certificates = Certificates(fetch, lambda: now[0])
+    for expected in (1, 1, 2, 2):
+        with pytest.raises(Unavailable):
+            certificates.at("a")
+        assert len(asked) == expected
+        now[0] += RETRY_SECONDS / 2
+    assert certificates.at("a").serial_number
