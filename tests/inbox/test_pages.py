@@ -182,7 +182,7 @@ def test_the_first_load_is_at_most_150_kb(client: Client, queue: Queue, run_work
     for number in range(60):
         enqueue(queue, subject=f"Email {number} " + "x" * 60, text="words " * 60)
     run_worker()
-    files = ("/", "/static/inbox.css", "/static/inbox.js", "/static/icon.svg")
+    files = ("/", "/static/common.css", "/static/inbox.css", "/static/inbox.js", "/static/icon.svg")
     size = sum(len(client.get(path).body) for path in files)
     assert size <= FIRST_LOAD_BYTES, size
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from inbox.sending import PNG
-from mailgres.inbox.frame import MOST_INLINE_BYTES, document, image_kind
 from mailgres.inbox.links import MOST_LINKS, check_unsubscribe, find_links
+from mailgres.web.frame import MOST_INLINE_BYTES, document, image_kind
 
 GIF = b"GIF89a" + struct.pack("<HH", 10, 20) + b"\0" * 10
 JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x0b\x08" + struct.pack(">HH", 20, 10) + b"\0" * 9

@@ -7,13 +7,11 @@ changes something needs our Origin and a token that only our pages contain.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+
+from mailgres.web import LOOPBACK, Hosts, Signer, is_own_origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""The names of this machine."""
-_PORT = re.compile(r":\d*\Z")
 _NONCE_BYTES = 16
 
 
@@ -40,22 +35,15 @@ class Access:
 
     def is_expected_host(self, request: Request) -> bool:
         """Return whether the request was sent to a name of ours; exactly one Host header."""
-        given = request.headers.getlist("host")
-        if len(given) != 1:
-            return False
-        return _PORT.sub("", given[0]).lower() in {host.lower() for host in self.hosts}
+        return Hosts(self.hosts).has(request)
 
     def is_own_origin(self, request: Request) -> bool:
         """Return whether a page of ours sent the request."""
-        given = request.headers.getlist("origin")
-        if len(given) != 1:
-            return False
-        origin = urlsplit(given[0])
-        return origin.scheme in ("http", "https") and origin.netloc == request.headers.get("host")
+        return is_own_origin(request)
 
     def is_secret(self, given: str) -> bool:
         """Compare in constant time."""
-        return _same(_digest(given), _digest(self.secret))
+        return self._signer.is_secret(given)
 
     def has_bearer(self, request: Request) -> bool:
         """Return whether the request has the secret as a bearer token."""
@@ -66,14 +54,14 @@ class Access:
     def session_of(self, request: Request) -> str | None:
         """Return the nonce of a valid cookie."""
         nonce, _, mark = request.cookies.get(self._cookie, "").partition(".")
-        return nonce if nonce and _same(mark, self._sign("session", nonce)) else None
+        return nonce if nonce and self._signer.is_signed("session", nonce, mark) else None
 
     def start_session(self, request: Request, response: Response) -> None:
         """Give the browser a cookie."""
         nonce = secrets.token_hex(_NONCE_BYTES)
         response.set_cookie(
             self._cookie,
-            f"{nonce}.{self._sign('session', nonce)}",
+            f"{nonce}.{self._signer.sign('session', nonce)}",
             path=request.scope.get("root_path") or "/",
             secure=request.url.scheme == "https",
             httponly=True,
@@ -82,26 +70,17 @@ class Access:
 
     def csrf_token(self, session: str) -> str:
         """Return the token that forms of this session contain."""
-        return self._sign("csrf", session)
+        return self._signer.sign("csrf", session)
 
     def is_csrf_token(self, session: str, given: str) -> bool:
         """Compare in constant time."""
-        return _same(given, self.csrf_token(session))
+        return self._signer.is_signed("csrf", session, given)
 
     @property
     def _cookie(self) -> str:
         # Cookies are not kept apart by port: two inboxes on one machine need two names.
-        return f"mailgres_inbox_{self._sign('name', '')[:8]}"
+        return f"mailgres_inbox_{self._signer.sign('name', '')[:8]}"
 
-    def _sign(self, purpose: str, text: str) -> str:
-        return hmac.new(
-            self.secret.encode(), f"{purpose}:{text}".encode(), hashlib.sha256
-        ).hexdigest()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+    @property
+    def _signer(self) -> Signer:
+        return Signer(self.secret)

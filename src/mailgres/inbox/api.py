@@ -18,8 +18,8 @@ from starlette.routing import Route
 
 from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.inbox.links import find_links
-from mailgres.inbox.rendering import HEADERS
 from mailgres.values.kinds import BadValue, Duration
+from mailgres.web import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
-import mimetypes
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from mailgres.errors import DatabaseUnreachable, MailgresError
-from mailgres.inbox.access import LOOPBACK, Access
+from mailgres.inbox.access import Access
 from mailgres.inbox.api import Api
 from mailgres.inbox.events import Streams
-from mailgres.inbox.handlers import Handlers, NotAllowed, relative
-from mailgres.inbox.rendering import HEADERS, STATIC, page
+from mailgres.inbox.handlers import Handlers
+from mailgres.inbox.rendering import STATIC, page
 from mailgres.inbox.store import InboxStore
 from mailgres.safe_errors import where
+from mailgres.web import (
+    HEADERS,
+    LOOPBACK,
+    NotAllowed,
+    files_in,
+    relative,
+    static_route,
+    with_slash,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +35,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 log = logging.getLogger(__name__)
-
-FILES = {path.name: path for path in STATIC.iterdir()}
 
 
 class Inbox:
@@ -56,11 +62,7 @@ class Inbox:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; links are relative to an address with a slash at the end."""
-        root = scope.get("root_path", "")
-        if scope["type"] == "http" and root and scope["path"] == root:
-            await RedirectResponse(root.rpartition("/")[2] + "/")(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        await with_slash(self._app, scope, receive, send)
 
     def check(self) -> None:
         """Refuse a database role that may not read captured emails."""
@@ -79,7 +81,7 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
     return Starlette(
         routes=[
             *api.routes(),
-            Route("/static/{name}", _static),
+            static_route(files_in(STATIC)),
             Route("/session", handlers.log_in, methods=["POST"]),
             Route("/", get(handlers.show_list)),
             Route("/faults", get(handlers.show_faults)),
@@ -100,14 +102,6 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
             Exception: _fail,
         },
     )
-
-
-async def _static(request: Request) -> Response:
-    """Return a file of ours; no secret is needed for it."""
-    path = FILES.get(request.path_params["name"])
-    if path is None:
-        raise HTTPException(404)
-    return FileResponse(path, media_type=mimetypes.guess_type(path.name)[0], headers=HEADERS)
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:

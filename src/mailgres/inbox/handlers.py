@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from mailgres.inbox import frame, letter
+from mailgres.inbox import letter
 from mailgres.inbox.message import view_of
-from mailgres.inbox.rendering import HEADERS, page
+from mailgres.inbox.rendering import page
 from mailgres.inbox.timeline import mood_of
+from mailgres.web import HEADERS, NotAllowed, as_time, as_uuid, frame, read_form, relative
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 PAGE_SIZE = 50
-MOST_FORM_BYTES = 16 * 1024
 FAULTS = {
     "bounce": "bounces",
     "timeout": "times out",
@@ -36,21 +35,6 @@ FAULTS = {
     "unanswered": "is accepted, but the answer is lost",
 }
 GONE = "This email is not in the inbox any more: it was deleted, or it expired."
-
-
-class NotAllowed(Exception):
-    """The caller has no session; `reason`: it may not even log in."""
-
-    def __init__(self, reason: str = "", *, wrong: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wrong = wrong
-
-
-def relative(request: Request) -> str:
-    """Return the way from a page to the first one: the inbox works below any path."""
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    return "../" * (path.count("/") - 1) or "./"
 
 
 class Handlers:
@@ -94,7 +78,7 @@ class Handlers:
             session = self._access.session_of(request)
             if session is None:
                 raise NotAllowed
-            form = await _form(request)
+            form = await read_form(request)
             own = self._access.is_own_origin(request)
             if not own or not self._access.is_csrf_token(session, form.get("csrf", "")):
                 raise NotAllowed("This change was not sent by a page of the inbox.")
@@ -108,7 +92,7 @@ class Handlers:
         self._check_host(request)
         if not self._access.is_own_origin(request):
             raise NotAllowed("This form was not sent by a page of the inbox.")
-        return self._log_in(request, (await _form(request)).get("secret", ""), "./")
+        return self._log_in(request, (await read_form(request)).get("secret", ""), "./")
 
     def _log_in(self, request: Request, given: str, to: str) -> Response:
         if not self._access.is_secret(given):
@@ -163,7 +147,7 @@ class Handlers:
 
     async def _list(self, request: Request, selected: UUID | None = None) -> dict[str, object]:
         search = request.query_params.get("q", "")[:200]
-        before = _time(request.query_params.get("before"))
+        before = as_time(request.query_params.get("before"))
         rows = await asyncio.to_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
         emails = [_entry(row) for row in rows[:PAGE_SIZE]]
         more = rows[PAGE_SIZE - 1]["at"].isoformat() if len(rows) > PAGE_SIZE else ""
@@ -228,7 +212,7 @@ class Handlers:
         if self._streams.is_full:
             return Response("too many\n", 503, {**HEADERS, "Retry-After": "5"})
         given = request.query_params
-        stream = self._streams.stream(given.get("state", ""), _uuid(given.get("id")))
+        stream = self._streams.stream(given.get("state", ""), as_uuid(given.get("id")))
         return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
     # --- changes
@@ -294,34 +278,3 @@ def _as_download(content: bytes, filename: str) -> Response:
     name = quote(filename, safe="")
     answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
     return answer
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """Read a form, within a limit."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_FORM_BYTES:
-            raise HTTPException(413)
-    try:
-        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
-    except ValueError:
-        raise HTTPException(400, "The form is not valid.") from None
-    return {name: values[0] for name, values in given.items()}
-
-
-def _time(given: str | None) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(given) if given else None
-    except ValueError:
-        return None
-    return found if found and found.tzinfo else None
-
-
-def _uuid(given: str | None) -> UUID | None:
-    from uuid import UUID  # noqa: PLC0415 - only here
-
-    try:
-        return UUID(given) if given else None
-    except ValueError:
-        return None

@@ -1,44 +1,30 @@
-"""The database as the inbox sees it: short transactions on a few connections.
-
-A connection that was lost is replaced at the next request, so that the page comes back as soon as
-the database does.
-"""
+"""The database as the inbox sees it: short transactions, one function call each."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-from psycopg.rows import dict_row
-
-from mailgres import database, queries
-from mailgres.errors import DatabaseUnreachable, MailgresError
-from mailgres.sqlstates import from_database
+from mailgres.errors import MailgresError
+from mailgres.web import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
     Row = dict[str, Any]
 
-MOST_CONNECTIONS = 8
-"""Connections at a time; further requests wait."""
-_NO_PRIVILEGE = "42501"
+_REFUSED = MailgresError(
+    "The database role of the inbox may not read it", "Connect as a member of mailgres_operator."
+)
 
 
 class InboxStore:
     """Runs the queries of the inbox; every error is one of ours."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._queries = queries.load("inbox/inbox.sql")
-        self._idle: list[psycopg.Connection[Any]] = []
-        self._closed = False
-        self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._pool = Pool(url, "inbox/inbox.sql", "mailgres inbox", _REFUSED)
+        self._ask = self._pool.ask
 
     def check(self) -> None:
         """Refuse a role that may not use the inbox."""
@@ -90,60 +76,4 @@ class InboxStore:
 
     def close(self) -> None:
         """Close the connections: those in use when they are given back."""
-        with self._lock:
-            idle, self._idle, self._closed = self._idle, [], True
-        for connection in idle:
-            connection.close()
-
-    def _ask(self, query: str, **parameters: object) -> list[Row]:
-        try:
-            with (
-                self._connection() as connection,
-                connection.cursor(row_factory=dict_row) as cursor,
-            ):
-                return cursor.execute(self._queries[query], parameters or None).fetchall()
-        except psycopg.Error as error:
-            raise _explained(error) from None
-
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Yield a connection in a transaction with our limits."""
-        with self._free:
-            connection = self._open()
-            try:
-                yield connection
-                connection.commit()
-            except BaseException:
-                connection.close()
-                raise
-            with self._lock:
-                if not self._closed:
-                    self._idle.append(connection)
-                    return
-            connection.close()
-
-    def _open(self) -> psycopg.Connection[Any]:
-        """Return a connection that answers: one that is idle, or a new one."""
-        while True:
-            with self._lock:
-                known = self._idle.pop() if self._idle else None
-            connection = known or database.connect(self._url, application_name="mailgres inbox")
-            try:
-                connection.execute(self._queries["limits"])
-            except psycopg.Error:
-                connection.close()
-                if known is None:
-                    raise
-            else:
-                return connection
-
-
-def _explained(error: psycopg.Error) -> MailgresError:
-    if error.sqlstate == _NO_PRIVILEGE:
-        return MailgresError(
-            "The database role of the inbox may not read it",
-            "Connect as a member of mailgres_operator.",
-        )
-    if isinstance(error, psycopg.errors.QueryCanceled):
-        return DatabaseUnreachable("The database took more than 5 seconds", "Try again.")
-    return from_database(error) or MailgresError("The database refused the query", "See its log.")
+        self._pool.close()

@@ -1,0 +1,38 @@
+"""What the pages in a browser have in common: the inbox and the operator's page stand on it.
+
+Who calls (`access`), how pages are written (`rendering`), forms and addresses (`requests`), short
+transactions on a few connections (`pool`), and the closed frame of an email (`frame`).
+"""
+
+from __future__ import annotations
+
+from mailgres.web.access import LOOPBACK, Hosts, Signer, is_own_origin, is_same
+from mailgres.web.pool import Pool
+from mailgres.web.rendering import HEADERS, Pages, files_in, static_route
+from mailgres.web.requests import (
+    NotAllowed,
+    as_time,
+    as_uuid,
+    read_form,
+    relative,
+    with_slash,
+)
+
+__all__ = [
+    "HEADERS",
+    "LOOPBACK",
+    "Hosts",
+    "NotAllowed",
+    "Pages",
+    "Pool",
+    "Signer",
+    "as_time",
+    "as_uuid",
+    "files_in",
+    "is_own_origin",
+    "is_same",
+    "read_form",
+    "relative",
+    "static_route",
+    "with_slash",
+]
