@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -15,30 +15,17 @@ from support.queue import Queue
 
 Run = Callable[[], None]
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
-APPEARED = """
-    const [text, done] = arguments;
-    const look = () => document.body.innerText.includes(text) && done(Date.now());
-    new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
-    look();
-"""
-SCHEME = "return matchMedia('(prefers-color-scheme: dark)').matches"
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_new_email_appears_without_a_reload_within_300_ms_of_the_commit(
-    window: Window, queue: Queue
-) -> None:
-    """The best of five: the machine of the tests does other work, too."""
+def test_a_new_email_appears_without_a_reload(window: Window, queue: Queue) -> None:
+    """How fast is measured by `benchmarks/inbox.py`."""
     window.wait_for("No emails yet")
     window.browser.run("window.isTheSamePage = true")
-    took = []
-    for number in range(5):
+    for number in range(3):
         enqueue(queue, subject=f"Email number {number}")
-        committed = time.time()
-        seen = window.browser.run_async(APPEARED, f"Email number {number}")
-        took.append(seen / 1000 - committed)
+        window.wait_for(f"Email number {number}", "#list")
     assert window.browser.run("return window.isTheSamePage")
-    assert min(took) <= 0.3, took
 
 
 @pytest.mark.usefixtures("worker")
@@ -62,8 +49,8 @@ def test_searching_while_typing_keeps_the_list_that_matches(
     window.browser.type("#search", "inv")
     browser = window.browser
     browser.until(lambda: "Welcome" not in browser.text("#list"), "only the invoice is listed")
-    assert "Your invoice" in browser.text("#list")
-    assert browser.url.endswith("?q=inv")
+    window.wait_for("Your invoice", "#list")
+    browser.until(lambda: browser.url.endswith("?q=inv"), "the address has the search")
 
 
 def test_the_keyboard_alone_opens_an_email_and_goes_back(
@@ -79,31 +66,74 @@ def test_the_keyboard_alone_opens_an_email_and_goes_back(
     window.browser.press("Escape")
     window.wait_for("Choose an email")
     window.browser.press("/")
-    assert window.browser.run("return document.activeElement.id") == "search"
+    focused = "return document.activeElement.id"
+    window.browser.until(lambda: window.browser.run(focused) == "search", "the search has focus")
 
 
 def test_the_first_tab_leads_past_the_navigation(window: Window) -> None:
     window.open()
     window.browser.press("Tab", "Enter")
-    assert window.browser.run("return location.hash") == "#main"
+    hash_of = "return location.hash"
+    window.browser.until(lambda: window.browser.run(hash_of) == "#main", "the content is next")
 
 
-def test_the_preview_has_a_phone_width_and_dark_colours(
-    window: Window, queue: Queue, run_worker: Run
-) -> None:
+COLOURED = """
+    <!doctype html><style>
+    p {color: rgb(1, 1, 1)}
+    @media (prefers-color-scheme: dark) {p {color: rgb(2, 2, 2)}}
+    @media (prefers-color-scheme: light) {p {color: rgb(3, 3, 3)}}
+    :root {color-scheme: light dark; accent-color: light-dark(rgb(4, 4, 4), rgb(5, 5, 5))}
+    </style><p>Hi</p><img src='cid:logo'>
+"""
+LOOK = """
+    const [root, p] = ['html', 'p'].map(name => getComputedStyle(document.querySelector(name)));
+    return [p.color, root.accentColor, document.compatMode, document.images[0].naturalWidth];
+"""
+LIGHT = ["rgb(3, 3, 3)", "rgb(4, 4, 4)", "CSS1Compat", 1]
+DARK = ["rgb(2, 2, 2)", "rgb(5, 5, 5)", "CSS1Compat", 1]
+
+
+@pytest.fixture
+def coloured(queue: Queue, run_worker: Run) -> UUID:
+    """An email that looks different in the dark, with an image of its own."""
     image = file_of(PNG, "logo.png", content_type="image/png", content_id="logo")
-    queue_id = enqueue(queue, image, html="<p>Hi</p><img src='cid:logo'>")
+    queue_id = enqueue(queue, image, html=COLOURED)
     run_worker()
-    window.open_email(queue_id)
+    return queue_id
+
+
+def test_the_preview_has_a_phone_width_and_dark_colours(window: Window, coloured: UUID) -> None:
+    browser = window.browser
+    window.open_email(coloured)
     width = "return document.getElementById('frame').getBoundingClientRect().width"
-    assert window.browser.run(width) > 600
-    assert window.in_frame(SCHEME) is False
-    assert window.in_frame("return document.images[0].naturalWidth") == 1
-    window.browser.click("a[data-width=phone]")
-    assert window.browser.run(width) <= 375
+    assert browser.run(width) > 600
+    assert window.in_frame(LOOK) == LIGHT
+    browser.click("a[data-width=phone]")
+    browser.until(lambda: browser.run(width) <= 375, "the frame is as wide as a phone")
+    browser.click("a[data-scheme=dark]")
+    browser.until(lambda: window.in_frame(LOOK) == DARK, "the email is dark")
+    assert "width=phone&scheme=dark" in browser.url
+    browser.click("a[data-scheme=light]")
+    browser.until(lambda: window.in_frame(LOOK) == LIGHT, "the email is light again")
+    assert browser.run("return document.getElementById('frame').clientWidth") <= 375
+
+
+@pytest.mark.parametrize("preferred", ["light", "dark"])
+def test_the_chosen_colours_do_not_depend_on_those_that_the_reader_prefers(
+    window: Window, coloured: UUID, preferred: str
+) -> None:
+    window.browser.prefer(preferred)
+    for scheme, look in (("light", LIGHT), ("dark", DARK)):
+        window.open_email(coloured, f"?scheme={scheme}")
+        assert window.in_frame(LOOK) == look
+
+
+def test_choosing_colours_adds_no_step_to_the_history(window: Window, coloured: UUID) -> None:
+    window.open_email(coloured)
+    before = window.browser.run("return history.length")
     window.browser.click("a[data-scheme=dark]")
-    window.browser.until(lambda: window.in_frame(SCHEME), "the frame prefers dark")
-    assert "width=phone&scheme=dark" in window.browser.url
+    window.browser.until(lambda: window.in_frame(LOOK) == DARK, "the email is dark")
+    assert window.browser.run("return history.length") == before
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280, 2560])
@@ -136,6 +166,7 @@ def test_everything_works_without_javascript(window: Window, queue: Queue, run_w
     assert queue.value("SELECT fault FROM mailgres.capture_faults") == "reject"
     window.open()
     browser.click("a.email")
+    window.wait_for("Without scripts", "h1")
     browser.click(".actions .confirm:last-child summary")
     browser.click(".actions button.danger")
     window.wait_for("No emails yet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import json
+import re
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
@@ -15,6 +16,7 @@ from inbox.client import SECRET, Client
 from inbox.sending import PNG, enqueue, file_of
 from mailgres.http.dev import serving_inbox
 from mailgres.inbox import Inbox
+from mailgres.inbox.store import InboxStore
 from support.queue import Queue
 
 Run = Callable[[], None]
@@ -107,6 +109,33 @@ def test_the_download_of_a_message_is_a_whole_email(client: Client, queue_id: UU
     assert (found["To"], found["Cc"]) == ("ana@example.com", "ben@example.com")
     contents = [part.get_payload(decode=True) for part in found.walk() if part.get_filename()]
     assert sorted(contents, key=len) == [b"abc", PNG]
+
+
+@pytest.mark.parametrize(
+    "reading", ["/ emails", "/messages/{id} email", "/faults faults"], ids=range(3)
+)
+def test_a_change_while_a_page_is_made_is_newer_than_the_state_of_the_page(
+    client: Client,
+    queue: Queue,
+    queue_id: UUID,
+    monkeypatch: pytest.MonkeyPatch,
+    reading: str,
+) -> None:
+    """Otherwise the stream would not announce it, and the page would stay as it is."""
+    path, reads = reading.split()
+    read = getattr(InboxStore, reads)
+
+    def read_and_change(*arguments: object) -> object:
+        found = read(*arguments)
+        queue.run("SELECT mailgres.set_capture_fault('bounce')")
+        return found
+
+    monkeypatch.setattr(InboxStore, reads, read_and_change)
+    page = client.get(path.format(id=queue_id)).text
+    found = re.search('data-state="([^"]+)"', page)
+    assert found, page
+    selected = queue_id if "{id}" in path else None
+    assert queue.value("SELECT mailgres.inbox_state(%s)", selected) not in found[1]
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,11 @@ class Window:
         self.browser.until(lambda: self.browser.run(IS_LOADED), "the page and its frame are loaded")
 
     def wait_for(self, text: str, selector: str = "body") -> None:
-        """Wait until people see a text."""
-        self.browser.until(lambda: text in self.browser.text(selector), f"{selector} shows {text}")
+        """Wait until people see a text in a page that is loaded, so that its scripts listen."""
+        self.browser.until(
+            lambda: text in self.browser.text(selector) and self.browser.run(IS_LOADED),
+            f"{selector} shows {text}",
+        )
 
     def in_frame(self, script: str) -> object:
         """Run a script of the test in the document of the email; None while the frame loads."""

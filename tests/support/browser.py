@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 CHROMIUM = shutil.which("chromium")
@@ -127,12 +128,21 @@ class Browser:
         path.write_bytes(base64.b64decode(data))
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait for a condition, and fail if it does not come true."""
+        """Wait for a condition, and fail if it does not come true.
+
+        A question that meets a page while it is replaced is asked again.
+        """
         deadline = time.monotonic() + DEADLINE
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"not within {DEADLINE} s: {what}\n{self.text()}"
+        refused = ""
+        while True:
+            try:
+                if found := condition():
+                    return found
+            except HTTPError as error:
+                refused = error.read().decode(errors="replace")
+            if time.monotonic() >= deadline:
+                raise AssertionError(f"not within {DEADLINE} s: {what}\n{refused}\n{self.text()}")
             time.sleep(0.02)
-        return found
 
     def close(self) -> None:
         """End the browser."""

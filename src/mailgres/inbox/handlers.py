@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from mailgres.inbox import letter
-from mailgres.inbox.message import view_of
+from mailgres.inbox.message import scheme_of, view_of
 from mailgres.inbox.rendering import page
 from mailgres.inbox.timeline import mood_of
 from mailgres.web import HEADERS, NotAllowed, as_time, as_uuid, frame, read_form, relative
@@ -114,8 +114,8 @@ class Handlers:
     async def show_message(self, request: Request) -> Response:
         """Show one email beside the list."""
         queue_id: UUID = request.path_params["id"]
-        found = await self._email(queue_id)
         values = await self._list(request, queue_id)
+        found = await self._email(queue_id)
         values |= {
             "message": await asyncio.to_thread(view_of, found, request.query_params),
             "faults": FAULTS,
@@ -124,11 +124,12 @@ class Handlers:
 
     async def show_faults(self, request: Request) -> Response:
         """Show which faults wait for an email, and the form for another one."""
+        values = await self._common(request)
         waiting, templates = await asyncio.gather(
             asyncio.to_thread(self._store.faults), asyncio.to_thread(self._store.templates)
         )
         given = request.query_params
-        values = await self._common(request) | {
+        values |= {
             "waiting": [{**one, "label": FAULTS[one["fault"]]} for one in waiting],
             "templates": templates,
             "faults": FAULTS,
@@ -137,6 +138,11 @@ class Handlers:
         return page("faults.html", values)
 
     async def _common(self, request: Request, queue_id: UUID | None = None) -> dict[str, object]:
+        """Return what every page needs.
+
+        Called before the rest is read: a change in between is then newer than the state of the
+        page, and the stream announces it.
+        """
         return {
             "base": relative(request),
             "csrf": request.state.csrf,
@@ -148,10 +154,11 @@ class Handlers:
     async def _list(self, request: Request, selected: UUID | None = None) -> dict[str, object]:
         search = request.query_params.get("q", "")[:200]
         before = as_time(request.query_params.get("before"))
+        values = await self._common(request, selected)
         rows = await asyncio.to_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
         emails = [_entry(row) for row in rows[:PAGE_SIZE]]
         more = rows[PAGE_SIZE - 1]["at"].isoformat() if len(rows) > PAGE_SIZE else ""
-        return await self._common(request, selected) | {
+        return values | {
             "emails": emails,
             "search": search,
             "query": "?" + urlencode({"q": search}) if search else "",
@@ -170,13 +177,13 @@ class Handlers:
     async def show_frame(self, request: Request) -> Response:
         """Return the HTML of an email for its frame."""
         found = await self._captured(request)
-        queue_id, dark = request.path_params["id"], request.query_params.get("scheme") == "dark"
+        queue_id = request.path_params["id"]
         text = await asyncio.to_thread(
             frame.document,
             found["message"]["html"] or "",
             found["files"],
             lambda position: self._content(queue_id, position),
-            dark=dark,
+            scheme_of(request.query_params),
         )
         return _as_sandboxed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
 

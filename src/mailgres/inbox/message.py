@@ -25,6 +25,11 @@ MOST_TEXT = 512 * 1024
 """Characters of the text part that a page shows."""
 
 
+def scheme_of(chosen: Mapping[str, str]) -> str:
+    """Return the colours of the preview that an address asks for."""
+    return chosen["scheme"] if chosen.get("scheme") in SCHEMES else "light"
+
+
 def view_of(found: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return what the page of an email shows; `chosen` are the parameters of its address."""
     email, message = found["email"] or {}, found["message"]
@@ -64,7 +69,7 @@ def _content(
         "views": [(name, VIEWS[name], _count(name, found, len(links.links))) for name in views],
         "width": chosen["width"] if chosen.get("width") in WIDTHS else "desktop",
         "widths": WIDTHS,
-        "scheme": chosen["scheme"] if chosen.get("scheme") in SCHEMES else "light",
+        "scheme": scheme_of(chosen),
         "schemes": SCHEMES,
         "text": text[:MOST_TEXT],
         "is_cut": len(text) > MOST_TEXT,

@@ -4,6 +4,10 @@ The browser enforces that: a policy without scripts, connections or forms, in a 
 permission. Browsers may connect to a server before they find that a policy forbids it, so addresses
 that a click or a frame would lead to are replaced as well. Images that came with the email are put
 in their place.
+
+The document carries its own colours: questions about the reader's preference are answered here. A
+frame can also take over the scheme of the element around it, but not in every browser, and Chromium
+loses a change that comes while the frame is loading.
 """
 
 from __future__ import annotations
@@ -39,21 +43,47 @@ _LINKED = re.compile(
     re.IGNORECASE,
 )
 _CID = re.compile(r"cid:([A-Za-z0-9@._%-]{1,200})")
-_DARK = '<meta name="color-scheme" content="dark"><style>:root{background:#121212}</style>'
+# Where an email asks which colours its reader prefers: styles, and the sources of a picture.
+_STYLED = re.compile(
+    r"<style\b.*?(?:</style|\Z)|<source\b[^<>]{0,20000}", re.IGNORECASE | re.DOTALL
+)
+_PREFERENCE = re.compile(r"prefers-color-scheme\s{0,9}:\s{0,9}(light|dark)\b", re.IGNORECASE)
+_EITHER_SCHEME = re.compile(
+    r"(?<![\w-])(color-scheme\s{0,9}:\s{0,9})(?:light\s{1,9}dark|dark\s{1,9}light)\b", re.IGNORECASE
+)
+_DOCTYPE = re.compile(r"\s*<!doctype[^<>]{0,500}>", re.IGNORECASE)
+_TRUE, _FALSE = "min-width:0", "max-width:0"
+_HEAD = {
+    "light": '<meta name="color-scheme" content="light">',
+    "dark": '<meta name="color-scheme" content="dark"><style>:root{background:#121212}</style>',
+}
 
 
 def document(
     html: str,
     files: Sequence[Mapping[str, Any]],
     content_of: Callable[[int], bytes | None],
-    *,
-    dark: bool = False,
+    scheme: str = "light",
 ) -> str:
-    """Return the document of the frame."""
+    """Return the document of the frame in the colours of a scheme, `light` or `dark`."""
     images = _inline(html, files, content_of)
     harmless = _CONNECTS.sub("<x-", html)
     closed = _LEADS_AWAY.sub(lambda tag: tag[1] + _LINKED.sub(_nowhere, tag[2]), harmless)
-    return (_DARK if dark else "") + _CID.sub(_ImagesInPlace(images), closed)
+    coloured = _STYLED.sub(lambda part: _answer(part[0], scheme), closed)
+    return _with_head(_CID.sub(_ImagesInPlace(images), coloured), _HEAD[scheme])
+
+
+def _with_head(html: str, head: str) -> str:
+    """Put our elements first. A doctype stays before them: after them it would not count."""
+    doctype = _DOCTYPE.match(html)
+    start = doctype.end() if doctype else 0
+    return html[:start] + head + html[start:]
+
+
+def _answer(style: str, scheme: str) -> str:
+    """Answer in a style what depends on the reader's preference."""
+    chosen = _PREFERENCE.sub(lambda asked: _TRUE if asked[1].lower() == scheme else _FALSE, style)
+    return _EITHER_SCHEME.sub(lambda given: given[1] + scheme, chosen)
 
 
 class _ImagesInPlace:

@@ -85,22 +85,28 @@
   };
   if (state) watch(state);
 
-  // Width and colours of the preview change without loading the page.
-  const frame = document.getElementById("frame");
+  // Width and colours of the preview change without loading the page. Other colours get another
+  // frame: a frame that loads a second address would add a step to the history.
+  const colour = (scheme) => {
+    const frame = document.getElementById("frame");
+    if (frame.className === scheme) return;
+    const fresh = frame.cloneNode();
+    fresh.className = scheme;
+    fresh.setAttribute("src", frame.getAttribute("src").replace(/scheme=\w+/, `scheme=${scheme}`));
+    frame.replaceWith(fresh);
+  };
   const mark = (link, isChosen) => {
     if (isChosen) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   };
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[data-width], a[data-scheme]");
-    if (!link || !frame || event.metaKey || event.ctrlKey) return;
+    if (!link || event.metaKey || event.ctrlKey) return;
     event.preventDefault();
     const chosen = new URL(link.href).searchParams;
     const [width, scheme] = [chosen.get("width"), chosen.get("scheme")];
-    const address = frame.getAttribute("src").replace(/scheme=\w+/, `scheme=${scheme}`);
-    if (address !== frame.getAttribute("src")) frame.setAttribute("src", address);
-    frame.className = scheme;
-    frame.parentElement.className = `stage ${width} ${scheme}`;
+    colour(scheme);
+    document.querySelector(".stage").className = `stage ${width} ${scheme}`;
     history.replaceState(null, "", link.href);
     for (const each of document.querySelectorAll("a[data-width]")) {
       each.href = `?view=html&width=${each.dataset.width}&scheme=${scheme}`;
