@@ -24,7 +24,7 @@ def opened(double: ResendDouble) -> Iterator[Callable[..., ResendProvider]]:
     made: list[ResendProvider] = []
 
     def open_one(api_key: str = KEY, url: str | None = None, **options: Any) -> ResendProvider:
-        options = {"timeout": 10.0, "now": lambda: NOW, **options}
+        options = {"timeout": 30.0, "now": lambda: NOW, **options}
         made.append(ResendProvider(api_key, url or double.url, **options))
         return made[-1]
 

@@ -21,7 +21,8 @@ from providers.mails import batch, mail
 
 Open = Callable[..., ResendProvider]
 NOW = datetime(2026, 11, 16, 22, 30, tzinfo=UTC)
-TIMEOUT_SECONDS = 0.3
+LATENCY_SECONDS = 2.0
+"""Seconds of a call, so that a second one starts meanwhile also on a busy machine."""
 
 
 def one(provider: ResendProvider, message: Message | None = None) -> Result:
@@ -221,7 +222,7 @@ def test_an_unknown_fault_is_warned_of_once(
 def test_resend_refuses_two_calls_with_one_idempotency_key_at_once(
     opened: Open, double: ResendDouble
 ) -> None:
-    double.set(latency=TIMEOUT_SECONDS)
+    double.set(latency=LATENCY_SECONDS)
     provider, message = opened(), mail()
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda _: one(provider, message), range(2)))

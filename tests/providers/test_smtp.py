@@ -25,7 +25,11 @@ from mailgres.providers.smtp.provider import SmtpProvider
 from mailgres.providers.smtp.server import Server, server_of
 from providers.mails import PDF, mail
 
-TIMEOUT = 1.0
+TIMEOUT = 30.0
+"""Seconds that no call takes, also on a busy machine."""
+SHORT_TIMEOUT = 2.0
+"""Seconds for calls that must exceed their timeout, and reach that step before."""
+DELAYS = [0.0, 2 * SHORT_TIMEOUT]
 
 
 @pytest.fixture
@@ -36,9 +40,14 @@ def double() -> Iterator[SmtpDouble]:
 
 @pytest.fixture
 def provider(double: SmtpDouble) -> Iterator[SmtpProvider]:
-    made = SmtpProvider(double.url, timeout=TIMEOUT)
-    yield made
-    made.close()
+    with closing(SmtpProvider(double.url, timeout=TIMEOUT)) as made:
+        yield made
+
+
+@pytest.fixture
+def impatient(double: SmtpDouble) -> Iterator[SmtpProvider]:
+    with closing(SmtpProvider(double.url, timeout=SHORT_TIMEOUT)) as made:
+        yield made
 
 
 def test_a_message_arrives_over_smtp_with_all_its_parts(
@@ -167,12 +176,12 @@ def test_each_smtp_reply_has_its_class(
 
 
 @pytest.mark.parametrize("step", ["greeting", "ehlo", "mail", "rcpt", "data"])
-@pytest.mark.parametrize("delay", [0.0, 1.5])
+@pytest.mark.parametrize("delay", DELAYS)
 def test_an_smtp_connection_lost_before_the_message_is_transient(
-    step: Any, delay: float, double: SmtpDouble, provider: SmtpProvider
+    step: Any, delay: float, double: SmtpDouble, impatient: SmtpProvider, provider: SmtpProvider
 ) -> None:
     double.add_faults(Fault(step, delay=delay))
-    (result,) = provider.send([mail()])
+    (result,) = impatient.send([mail()])
     assert (result.verdict, result.account) == ("transient", True)
     assert double.accepted() == []
     assert provider.send([mail()])[0].verdict == "sent"
@@ -187,14 +196,19 @@ def test_lost_in_the_middle_of_the_message(double: SmtpDouble, provider: SmtpPro
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-@pytest.mark.parametrize("delay", [0.0, 1.5])
+@pytest.mark.parametrize("delay", DELAYS)
 def test_an_smtp_connection_lost_after_the_final_dot_is_ambiguous(
-    *, accepts: bool, delay: float, double: SmtpDouble, provider: SmtpProvider
+    *,
+    accepts: bool,
+    delay: float,
+    double: SmtpDouble,
+    impatient: SmtpProvider,
+    provider: SmtpProvider,
 ) -> None:
-    provider.send([mail()])
+    impatient.send([mail()])
     double.add_faults(Fault("end", accepts=accepts, delay=delay))
     message = mail()
-    (result,) = provider.send([message])
+    (result,) = impatient.send([message])
     assert (result.verdict, result.code) == ("ambiguous", "lost_after_data")
     assert result.message
     again = provider.send([message])[0]
