@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import json
 import re
+import socket
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
@@ -205,6 +206,16 @@ def test_a_form_beyond_the_limits_is_refused(client: Client) -> None:
     assert client.post("/faults", {"csrf": csrf, "fault": "x" * 20_000}).status == 413
     many = {f"f{n}": "x" for n in range(50)}
     assert client.post("/faults", {"csrf": csrf, **many}).status == 400
+
+
+def test_a_form_that_does_not_arrive_is_given_up(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailgres.web.requests.FORM_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", client.port)) as slow:
+        head = f"POST /session HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Length: 100\r\n"
+        slow.sendall(f"{head}Origin: http://127.0.0.1:{client.port}\r\n\r\nsecret=".encode())
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
 def test_the_first_load_is_at_most_150_kb(client: Client, queue: Queue, run_worker: Run) -> None:

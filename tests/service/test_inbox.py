@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 
+import psycopg
 import pytest
 
 from e2e.harness import E2eHarness
-from service.harness import Site, site
+from mailgres.web.limits import MOST_REQUESTS
+from service.harness import Site, read, request, site
 
+HOST = "mail.staging.example.com"
 SECRET = "a-secret-of-the-inbox"
 BEARER = f"Authorization: Bearer {SECRET}"
 
@@ -19,7 +25,7 @@ def staging(harness: E2eHarness) -> Iterator[Site]:
     harness.variables |= {
         "MAILGRES_PROVIDERS": "capture",
         "MAILGRES_INBOX_SECRET": SECRET,
-        "MAILGRES_INBOX_HOSTS": "mail.staging.example.com",
+        "MAILGRES_INBOX_HOSTS": HOST,
     }
     with site(harness, "serve", "--inbox") as running:
         yield running
@@ -30,17 +36,15 @@ def test_the_inbox_of_the_service_shows_what_a_run_captured(
 ) -> None:
     harness.enqueue("welcome_user", "ana@example.com")
     assert staging.trigger().status == 200
-    host = "mail.staging.example.com"
-    answer = staging.get("/inbox/", BEARER, host=host)
+    answer = staging.get("/inbox/", BEARER, host=HOST)
     assert answer.status == 200
     assert b"ana@example.com" in answer.body
-    assert staging.get("/inbox", host=host).headers["location"] == "inbox/"
+    assert staging.get("/inbox", host=HOST).headers["location"] == "inbox/"
 
 
 def test_the_inbox_of_the_service_is_closed_to_strangers_and_other_names(staging: Site) -> None:
-    host = "mail.staging.example.com"
-    assert staging.get("/inbox/", host=host).status == 403
-    assert staging.get(f"/inbox/?token={SECRET}", host=host).status == 403
+    assert staging.get("/inbox/", host=HOST).status == 403
+    assert staging.get(f"/inbox/?token={SECRET}", host=HOST).status == 403
     assert staging.get("/inbox/", BEARER, host="127.0.0.1").status == 403
     assert staging.get("/healthz").status == 200
 
@@ -58,3 +62,31 @@ def test_the_service_does_not_start_with_an_inbox_without_a_secret(harness: E2eH
         assert process.popen.returncode == 1
         assert "The inbox has no secret" in process.log
         assert "MAILGRES_INBOX_SECRET" in process.log
+
+
+def test_readiness_is_answered_while_the_inbox_waits_for_the_database(
+    staging: Site, harness: E2eHarness
+) -> None:
+    """Requests of the inbox have threads of their own, and a limit below that of the service."""
+    asked = request("GET", "/inbox/", BEARER, host=HOST)
+    with ExitStack() as stack:
+        blocker = stack.enter_context(psycopg.connect(harness.url))
+        blocker.execute("LOCK TABLE mailgres.captured")
+        waiting = [stack.enter_context(staging.open()) for _ in range(MOST_REQUESTS)]
+        for connection in waiting:
+            staging.send(connection, asked)
+        assert read(_one_more(staging, stack, asked)).status == 503
+        assert staging.get("/readyz").status == 200
+        answered = select.select(waiting, [], [], 0)[0]
+        assert len(answered) < len(waiting) / 2
+        blocker.rollback()
+        assert staging.get("/readyz").status == 200
+
+
+def _one_more(staging: Site, stack: ExitStack, asked: bytes) -> socket.socket:
+    """Ask again and again until the inbox has as many requests as it takes."""
+    while True:
+        connection = stack.enter_context(staging.open())
+        staging.send(connection, asked)
+        if select.select([connection], [], [], 0.2)[0]:
+            return connection

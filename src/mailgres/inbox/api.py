@@ -19,7 +19,7 @@ from starlette.routing import Route
 from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.inbox.links import find_links
 from mailgres.values.kinds import BadValue, Duration
-from mailgres.web import HEADERS
+from mailgres.web import HEADERS, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -68,7 +68,7 @@ class Api:
         """Return the captured emails that match, newest first."""
         wanted = _wanted(request, "limit")
         limit = _limit(request)
-        found = await asyncio.to_thread(self._find, wanted)
+        found = await in_thread(self._find, wanted)
         return {"emails": [_summary(row) for row in found[:limit]]}
 
     async def latest(self, request: Request) -> object:
@@ -80,7 +80,7 @@ class Api:
         self._waiting += 1
         try:
             while True:
-                for row in (await asyncio.to_thread(self._find, wanted))[:1]:
+                for row in (await in_thread(self._find, wanted))[:1]:
                     return await self._email(row["queue_id"])
                 if time.monotonic() >= ends or await request.is_disconnected():
                     raise HTTPException(404, "No captured email matches.")
@@ -94,11 +94,11 @@ class Api:
 
     async def delete(self, request: Request) -> object:
         """Delete one email."""
-        return {"deleted": await asyncio.to_thread(self._store.delete, [request.path_params["id"]])}
+        return {"deleted": await in_thread(self._store.delete, [request.path_params["id"]])}
 
     async def delete_all(self, _request: Request) -> object:
         """Delete what the inbox has."""
-        return {"deleted": await asyncio.to_thread(self._store.delete, None)}
+        return {"deleted": await in_thread(self._store.delete, None)}
 
     async def add_fault(self, request: Request) -> object:
         """Let the next email to an address, of a template, or at all fail."""
@@ -106,7 +106,7 @@ class Api:
         texts = [given.pop(name, None) for name in ("fault", "to", "template")]
         if given or not all(text is None or isinstance(text, str) for text in texts):
             raise HTTPException(_BAD, "Give fault, and optionally to and template, as texts.")
-        await asyncio.to_thread(self._store.set_fault, texts[0] or "", texts[1], texts[2])
+        await in_thread(self._store.set_fault, texts[0] or "", texts[1], texts[2])
         return {"fault": texts[0], "to": texts[1], "template": texts[2]}
 
     def _find(self, wanted: dict[str, str]) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class Api:
         return [row for row in rows if row["captured"] and _matches(row, wanted)]
 
     async def _email(self, queue_id: UUID) -> dict[str, Any]:
-        found = await asyncio.to_thread(self._store.email, queue_id)
+        found = await in_thread(self._store.email, queue_id)
         if found is None or found["message"] is None:
             raise HTTPException(404, "This email is not in the inbox.")
         return _whole(queue_id, found)

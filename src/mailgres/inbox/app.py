@@ -21,6 +21,7 @@ from mailgres.safe_errors import where
 from mailgres.web import (
     HEADERS,
     LOOPBACK,
+    AtATime,
     NotAllowed,
     files_in,
     relative,
@@ -58,7 +59,7 @@ class Inbox:
         self.access = Access(secret, hosts, token_in_url)
         self.streams = Streams(self.store, lambda: str(hash(tuple(notices()))))
         handlers = Handlers(self.store, self.access, self.streams, notices)
-        self._app = _make_app(handlers, Api(self.store, self.access))
+        self._app = AtATime(_make_app(handlers, Api(self.store, self.access)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; links are relative to an address with a slash at the end."""

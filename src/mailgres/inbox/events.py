@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mailgres.errors import MailgresError
+from mailgres.web import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -59,7 +60,7 @@ class Streams:
             beat, away = time.monotonic(), False
             while not self._stopped:
                 try:
-                    state = await asyncio.to_thread(self.state, queue_id)
+                    state = await in_thread(self.state, queue_id)
                 except MailgresError:
                     if not away:
                         yield "event: away\ndata: 1\n\n"

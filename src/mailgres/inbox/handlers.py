@@ -13,7 +13,16 @@ from mailgres.inbox import letter
 from mailgres.inbox.message import scheme_of, view_of
 from mailgres.inbox.rendering import page
 from mailgres.inbox.timeline import mood_of
-from mailgres.web import HEADERS, NotAllowed, as_time, as_uuid, frame, read_form, relative
+from mailgres.web import (
+    HEADERS,
+    NotAllowed,
+    as_time,
+    as_uuid,
+    frame,
+    in_thread,
+    read_form,
+    relative,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -117,7 +126,7 @@ class Handlers:
         values = await self._list(request, queue_id)
         found = await self._email(queue_id)
         values |= {
-            "message": await asyncio.to_thread(view_of, found, request.query_params),
+            "message": await in_thread(view_of, found, request.query_params),
             "faults": FAULTS,
         }
         return page("message.html", values)
@@ -126,7 +135,7 @@ class Handlers:
         """Show which faults wait for an email, and the form for another one."""
         values = await self._common(request)
         waiting, templates = await asyncio.gather(
-            asyncio.to_thread(self._store.faults), asyncio.to_thread(self._store.templates)
+            in_thread(self._store.faults), in_thread(self._store.templates)
         )
         given = request.query_params
         values |= {
@@ -147,7 +156,7 @@ class Handlers:
             "base": relative(request),
             "csrf": request.state.csrf,
             "notices": list(self._notices()),
-            "state": await asyncio.to_thread(self._streams.state, queue_id),
+            "state": await in_thread(self._streams.state, queue_id),
             "selected": str(queue_id or ""),
         }
 
@@ -155,7 +164,7 @@ class Handlers:
         search = request.query_params.get("q", "")[:200]
         before = as_time(request.query_params.get("before"))
         values = await self._common(request, selected)
-        rows = await asyncio.to_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
+        rows = await in_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
         emails = [_entry(row) for row in rows[:PAGE_SIZE]]
         more = rows[PAGE_SIZE - 1]["at"].isoformat() if len(rows) > PAGE_SIZE else ""
         return values | {
@@ -167,7 +176,7 @@ class Handlers:
         }
 
     async def _email(self, queue_id: UUID) -> dict[str, Any]:
-        found = await asyncio.to_thread(self._store.email, queue_id)
+        found = await in_thread(self._store.email, queue_id)
         if found is None:
             raise HTTPException(404, GONE)
         return found
@@ -178,7 +187,7 @@ class Handlers:
         """Return the HTML of an email for its frame."""
         found = await self._captured(request)
         queue_id = request.path_params["id"]
-        text = await asyncio.to_thread(
+        text = await in_thread(
             frame.document,
             found["message"]["html"] or "",
             found["files"],
@@ -191,7 +200,7 @@ class Handlers:
         """Return the message as a file of a mail program, with its attachments."""
         found = await self._captured(request)
         queue_id = request.path_params["id"]
-        source = await asyncio.to_thread(
+        source = await in_thread(
             letter.source_of, found, lambda position: self._content(queue_id, position)
         )
         return _as_download(source, f"{queue_id}.eml")
@@ -199,7 +208,7 @@ class Handlers:
     async def download_file(self, request: Request) -> Response:
         """Return an attachment, to be saved and not shown."""
         queue_id, position = request.path_params["id"], request.path_params["position"]
-        file = await asyncio.to_thread(self._store.file, queue_id, min(position, 2**31 - 1))
+        file = await in_thread(self._store.file, queue_id, min(position, 2**31 - 1))
         if file is None or file["content"] is None:
             raise HTTPException(404, "The content of this file was not kept.")
         return _as_download(file["content"], file["filename"])
@@ -226,19 +235,19 @@ class Handlers:
 
     async def delete(self, request: Request) -> Response:
         """Delete one email."""
-        await asyncio.to_thread(self._store.delete, [request.path_params["id"]])
+        await in_thread(self._store.delete, [request.path_params["id"]])
         return _back(request, "../../")
 
     async def delete_all(self, request: Request) -> Response:
         """Delete all emails of the inbox."""
-        while await asyncio.to_thread(self._store.delete, None):
+        while await in_thread(self._store.delete, None):
             pass
         return _back(request, "./")
 
     async def set_fault(self, request: Request) -> Response:
         """Let the next email fail."""
         form = request.state.form
-        await asyncio.to_thread(
+        await in_thread(
             self._store.set_fault,
             form.get("fault", ""),
             form.get("to", "").strip() or None,
@@ -249,7 +258,7 @@ class Handlers:
     async def remove_fault(self, request: Request) -> Response:
         """Remove a fault that has not happened."""
         number = min(request.path_params["id"], 2**63 - 1)
-        await asyncio.to_thread(self._store.remove_fault, number)
+        await in_thread(self._store.remove_fault, number)
         return _back(request, "../../faults")
 
 

@@ -1,12 +1,14 @@
 """What the pages in a browser have in common: the inbox and the operator's page stand on it.
 
 Who calls (`access`), how pages are written (`rendering`), forms and addresses (`requests`), short
-transactions on a few connections (`pool`), and the closed frame of an email (`frame`).
+transactions on a few connections (`pool`) in threads of their own (`limits`), and the closed frame
+of an email (`frame`).
 """
 
 from __future__ import annotations
 
 from mailgres.web.access import LOOPBACK, Hosts, Signer, is_own_origin, is_same
+from mailgres.web.limits import AtATime, in_thread
 from mailgres.web.pool import Pool
 from mailgres.web.rendering import HEADERS, Pages, files_in, static_route
 from mailgres.web.requests import (
@@ -21,6 +23,7 @@ from mailgres.web.requests import (
 __all__ = [
     "HEADERS",
     "LOOPBACK",
+    "AtATime",
     "Hosts",
     "NotAllowed",
     "Pages",
@@ -29,6 +32,7 @@ __all__ = [
     "as_time",
     "as_uuid",
     "files_in",
+    "in_thread",
     "is_own_origin",
     "is_same",
     "read_form",

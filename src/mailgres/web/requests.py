@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_FORM_BYTES = 16 * 1024
 MOST_FIELDS = 20
+FORM_SECONDS = 10.0
+"""Seconds that a form may take to arrive."""
 
 
 class NotAllowed(Exception):
@@ -43,12 +46,16 @@ async def with_slash(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -
 
 
 async def read_form(request: Request, most_bytes: int = MOST_FORM_BYTES) -> dict[str, str]:
-    """Read a form, within a limit."""
+    """Read a form, within limits of size and time."""
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most_bytes:
-            raise HTTPException(413)
+    try:
+        async with asyncio.timeout(FORM_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most_bytes:
+                    raise HTTPException(413)
+    except TimeoutError:
+        raise HTTPException(408) from None
     try:
         given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except ValueError:
