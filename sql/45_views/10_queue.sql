@@ -93,6 +93,36 @@ COMMENT ON COLUMN public.email_throughput.cancelled IS 'Emails that were cancell
 COMMENT ON COLUMN public.email_throughput.failure_rate IS
     'retried and dead as a percentage of these and sent; null if there were none.';
 
+CREATE VIEW public.email_throughput_24h WITH (security_invoker = true) AS
+SELECT m.since,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'sent'), 0)::bigint AS sent,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'retry'), 0)::bigint AS retried,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'deferred'), 0)::bigint AS deferred,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'dead'), 0)::bigint AS dead,
+       coalesce(sum(c.emails) FILTER (WHERE c.outcome = 'cancelled'), 0)::bigint AS cancelled
+FROM generate_series(date_bin('15 minutes', mailgres.now(), '2000-01-01Z') - interval '1425 minutes',
+                     date_bin('15 minutes', mailgres.now(), '2000-01-01Z'), '15 minutes') m(since)
+LEFT JOIN (
+    SELECT date_bin('15 minutes', x.minute, '2000-01-01Z') AS since, x.outcome, sum(x.emails) AS emails
+    FROM mailgres.counted_by_minute x
+    WHERE x.minute >= date_bin('15 minutes', mailgres.now(), '2000-01-01Z') - interval '1425 minutes'
+    GROUP BY 1, 2
+) c ON c.since = m.since
+GROUP BY m.since
+ORDER BY m.since DESC;
+
+COMMENT ON VIEW public.email_throughput_24h IS
+'How many emails were sent in the last 24 hours, and how many failed?
+Steps of 15 minutes, newest first; the current step is not complete.
+Example: SELECT * FROM email_throughput_24h;';
+COMMENT ON COLUMN public.email_throughput_24h.since IS 'The start of the 15 minutes.';
+COMMENT ON COLUMN public.email_throughput_24h.sent IS 'Emails that a provider accepted.';
+COMMENT ON COLUMN public.email_throughput_24h.retried IS 'Attempts that failed and will be retried.';
+COMMENT ON COLUMN public.email_throughput_24h.deferred IS
+    'Emails deferred without spending a retry: rate limits, quotas, a sender''s configuration.';
+COMMENT ON COLUMN public.email_throughput_24h.dead IS 'Emails that became dead letters.';
+COMMENT ON COLUMN public.email_throughput_24h.cancelled IS 'Emails that were cancelled.';
+
 CREATE VIEW public.email_workers WITH (security_invoker = true) AS
 SELECT w.worker, w.version, w.started_at, w.seen_at,
        w.seen_at > mailgres.now() - interval '45 seconds' AS alive,

@@ -16,6 +16,17 @@ AS $$ SELECT mailgres.mask_email(q.recipient_email) FROM public.email_queue q WH
 
 COMMENT ON FUNCTION mailgres.masked_recipient(uuid) IS 'The recipient of an email, masked.';
 
+CREATE VIEW public.email_recipients WITH (security_invoker = true) AS
+SELECT q.id, mailgres.masked_recipient(q.id) AS recipient
+FROM public.email_queue q;
+
+COMMENT ON VIEW public.email_recipients IS
+'Who gets an email, as far as an analyst may know?
+Look emails up by id: each address is read and masked one by one.
+Example: SELECT * FROM email_recipients WHERE id = ''00000000-0000-0000-0000-000000000000'';';
+COMMENT ON COLUMN public.email_recipients.id IS 'The email.';
+COMMENT ON COLUMN public.email_recipients.recipient IS 'Its recipient, masked.';
+
 CREATE VIEW public.email_retried WITH (security_invoker = true) AS
 SELECT q.id, q.tenant_id::text AS tenant_id, q.template_type, mailgres.masked_recipient(q.id) AS recipient,
        q.status::text AS status, q.retries::int AS retries, q.max_retries::int AS max_retries,

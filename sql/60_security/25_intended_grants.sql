@@ -33,9 +33,9 @@ called_by_writes(names) AS (VALUES ('
 -- reader may see of the tables, so analysts need rights on all of them; but they have no right on the
 -- schema, so they reach the tables through the views only.
 views(names) AS (VALUES ('
-    public.email_queue_state public.email_pending_by_template public.email_throughput
+    public.email_queue_state public.email_pending_by_template public.email_throughput public.email_throughput_24h
     public.email_workers public.email_providers public.email_eta public.email_failure_rate_by_template
-    public.email_kpis public.email_deliveries public.email_delivery_rates public.email_delivery_times public.email_retried public.email_recovery_by_retries
+    public.email_kpis public.email_deliveries public.email_delivery_rates public.email_delivery_times public.email_recipients public.email_retried public.email_recovery_by_retries
     public.email_success_by_attempt public.email_time_between_attempts public.email_error_codes
     public.email_common_errors public.email_dlq_entries public.email_dlq_size public.email_dlq_per_hour
     public.email_dlq_by_code public.email_dlq_by_tenant public.email_dlq_by_age

@@ -204,6 +204,10 @@ ANSWERS: Final = {
             f" WHERE retries > 0 AND (created_at >= {MONTH} OR {OPEN}) GROUP BY retries"
         ),
     ),
+    "email_recipients": (
+        "SELECT id, recipient FROM email_recipients",
+        "SELECT id, mailgres.mask_email(recipient_email) FROM email_queue",
+    ),
     "email_retried": (
         "SELECT id, status, retries FROM email_retried",
         (
@@ -293,6 +297,20 @@ ANSWERS: Final = {
         )
         + " FROM all_logs WHERE event IN ('sent', 'retry', 'deferred', 'dead', 'cancelled')"
         " AND at >= date_trunc('minute', mailgres.now(), 'UTC') - interval '59 minutes'"
+        " GROUP BY 1",
+    ),
+    "email_throughput_24h": (
+        (
+            "SELECT since, sent, retried, deferred, dead, cancelled FROM email_throughput_24h"
+            " WHERE sent + retried + deferred + dead + cancelled > 0"
+        ),
+        "SELECT date_bin('15 minutes', at, '2000-01-01Z'),"
+        + ", ".join(
+            f"count(*) FILTER (WHERE event = '{event}')"
+            for event in ("sent", "retry", "deferred", "dead", "cancelled")
+        )
+        + " FROM all_logs WHERE event IN ('sent', 'retry', 'deferred', 'dead', 'cancelled')"
+        " AND at >= date_bin('15 minutes', mailgres.now(), '2000-01-01Z') - interval '1425 minutes'"
         " GROUP BY 1",
     ),
     "email_tenant_fairness": (

@@ -29,7 +29,8 @@ OTHERS = {
     "email_workers",
 }
 CLOSED_TO_WORKERS = {
-    *("email_retried", "email_common_errors", "email_dlq_entries", "email_deliveries"),
+    *("email_retried", "email_recipients", "email_common_errors", "email_dlq_entries"),
+    "email_deliveries",
 }
 """They show rows of the queue, which workers do not read."""
 

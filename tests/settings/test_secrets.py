@@ -30,6 +30,8 @@ SECRETS = {
     "serve_secret": f"{SECRET}-{SECRET}",
     "metrics_token": f"{SECRET}+{SECRET}",
     "inbox_secret": f"{SECRET}~{SECRET}",
+    "page_secret": f"{SECRET}!{SECRET}",
+    "page_viewer_secret": f"{SECRET}?{SECRET}",
 }
 ENVIRON = {DEFINITIONS[name].variables[0]: value for name, value in SECRETS.items()}
 

@@ -75,6 +75,10 @@ CREATE FUNCTION mailgres.log_changes() RETURNS trigger
     SET enable_nestloop = off SET jit = off
 AS $$
 DECLARE
+    -- A server that acts for people, such as the operator's page, names them. The role comes first, so
+    -- that nobody can appear as another role.
+    v_role  constant text := session_user || coalesce(
+        ' (' || left(nullif(current_setting('mailgres.actor', true), ''), 100) || ')', '');
     v_reset mailgres.deliveries[];
 BEGIN
     -- The time between the attempt before and the retry. Only the claim knows both.
@@ -120,13 +124,13 @@ BEGIN
         INSERT INTO public.email_logs
             (queue_id, event, from_status, to_status, attempt, tenant_id, template_type, claimed_at,
              worker, duration_ms, provider, provider_message_id, error_class, error_code,
-             error_message, error_detail, next_retry_at, dead_reason)
+             error_message, error_detail, next_retry_at, dead_reason, role)
         SELECT n.id, e.event, o.status, n.status, o.retries + 1, n.tenant_id, n.template_type,
                o.leased_at, o.lease_worker, n.last_duration_ms, n.provider, n.provider_message_id,
                -- an attempt that was not made has no error; the row still has that of an earlier one
                CASE WHEN e.has_fault THEN n.error_class END, CASE WHEN e.has_fault THEN n.error_code END,
                CASE WHEN e.has_fault THEN n.error_message END, CASE WHEN e.has_fault THEN n.error_detail END,
-               CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason
+               CASE WHEN n.status = 'pending' THEN n.next_retry_at END, n.dead_reason, v_role
         FROM new_rows n
         JOIN old_rows o ON o.id = n.id
         CROSS JOIN LATERAL (

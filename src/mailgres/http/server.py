@@ -22,6 +22,7 @@ from mailgres.http.access import is_loopback
 from mailgres.http.answers import DRAIN_SECONDS
 from mailgres.http.app import Service, make_app
 from mailgres.http.inbox import check_inbox, mount_inbox, open_inbox
+from mailgres.http.page import make_page, mount_page, open_page
 from mailgres.http.ready import Ready
 from mailgres.http.recorder import Recorder
 from mailgres.http.runs import Runs
@@ -187,12 +188,13 @@ def serving(
     *,
     open_metrics: bool = False,
     inbox: bool = False,
+    page: bool = False,
 ) -> Iterator[None]:
     """Serve during the `with` block.
 
     Once `stopping` is set, runs give back what they have not started.
     """
-    check(settings, inbox=inbox)
+    check(settings, inbox=inbox, page=page)
     with _listen(settings.serve_host, settings.serve_port) as listener:
         if open_metrics and not is_loopback(listener.getsockname()[0]):
             raise MailgresError(
@@ -200,6 +202,7 @@ def serving(
                 "Set MAILGRES_METRICS_TOKEN, or let it listen on 127.0.0.1.",
             )
         opened = open_inbox(settings) if inbox else None
+        opened_page = open_page(settings) if page else None
         runs = Runs(pipeline, stopping)
         service = Service(
             runs,
@@ -213,6 +216,8 @@ def serving(
         app = make_app(service, Webhooks(pipeline.live, recorder))
         if opened:
             mount_inbox(app, opened)
+        if opened_page:
+            mount_page(app, opened_page)
         server = Server(app, listener, settings.grace.total_seconds())
         server.start()
         _announce(listener)
@@ -223,16 +228,20 @@ def serving(
             if opened:
                 opened.close()
             server.stop()
+            if opened_page:
+                opened_page.close()
             runs.close()
             recorder.close()
 
 
-def check(settings: Settings, *, inbox: bool = False) -> None:
+def check(settings: Settings, *, inbox: bool = False, page: bool = False) -> None:
     """Refuse to serve without a secret, or without what its webhooks need."""
     if not settings.serve_secret:
         raise MailgresError("The HTTP service has no secret", HOW_TO_START)
     if inbox:
         check_inbox(settings)
+    if page:
+        make_page(settings).close()
     for account in settings.receivers():
         if account.kind == "ses":
             check_library()

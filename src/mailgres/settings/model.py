@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Profile = Literal["production", "development", "gateway"]
 Listen = Literal["auto", "on", "off"]
 WebhookFormat = Literal["auto", "json", "slack"]
+PageMode = Literal["off", "on"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -243,6 +244,46 @@ class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known 
         Text("host names with commas, such as mail.example.com", r"[\w.,\[\]:-]+", "HOST,…", 1000),
         "Host names under which browsers reach the inbox.",
         "localhost,127.0.0.1,[::1]",
+    )
+    page_secret: str | None = setting(
+        _TOKEN,
+        "Secret that operators enter to open the page of `mailgres serve --page`.",
+        None,
+        secret=True,
+    )
+    page_viewer_secret: str | None = setting(
+        _TOKEN,
+        "Secret that viewers of the page enter: they see no recipients and change nothing.",
+        None,
+        secret=True,
+    )
+    page_hosts: str = setting(
+        Text("host names with commas, such as mail.example.com", r"[\w.,\[\]:-]+", "HOST,…", 1000),
+        "Host names under which browsers reach the page.",
+        "localhost,127.0.0.1,[::1]",
+    )
+    page_proxies: str | None = setting(
+        Text("addresses with commas, such as 10.0.0.5", r"[0-9A-Fa-f.,:]+", "ADDRESS,…", 1000),
+        "Addresses of the proxies in front of the page; only they may say that TLS is used.",
+        None,
+    )
+    page_user_header: str | None = setting(
+        Text("the name of a header, such as X-Forwarded-User", r"[A-Za-z0-9-]+", "HEADER", 100),
+        "Header in which these proxies name the person that they signed in.",
+        None,
+    )
+    page_operators: str | None = setting(
+        Text("names with commas, such as ana@example.com,ben", r"[^\s][ -~]*", "NAME,…", 10000),
+        "People named by the proxy who may change something; the others are viewers.",
+        None,
+    )
+    page_environment: str | None = setting(
+        Text("a short word such as production", r"[\w .-]+", "NAME", 40),
+        "Name of the environment on every page; `production` is red.",
+        None,
+    )
+    page_read_only: PageMode = setting(
+        Choice(get_args(PageMode)), "Whether nothing can be changed on the page.", "off"
     )
     log_format: LogFormat = setting(
         Choice(get_args(LogFormat)), "Format of logs; `auto` is console at a terminal.", "auto"

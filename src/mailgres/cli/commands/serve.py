@@ -21,7 +21,8 @@ OF_THE_EXTRA = {"prometheus_client", "standardwebhooks", "starlette", "uvicorn"}
 @settings_options(*PIPELINE, *SERVICE, *LOGS)
 @open_metrics_option
 @click.option("--inbox", is_flag=True, help="Serve captured emails at /inbox/, for staging.")
-def serve(*, settings: Settings, open_metrics: bool, inbox: bool) -> None:
+@click.option("--page", is_flag=True, help="Serve the page for operators at /page/.")
+def serve(*, settings: Settings, open_metrics: bool, inbox: bool, page: bool) -> None:
     """Run the HTTP service: a trigger for schedulers, health, metrics for Prometheus.
 
     POST /functions/v1/process-email-queue sends due emails, as `mailgres process` does; callers
@@ -31,6 +32,10 @@ def serve(*, settings: Settings, open_metrics: bool, inbox: bool) -> None:
     With --inbox, people who know MAILGRES_INBOX_SECRET see captured emails at /inbox/, under the
     host names in MAILGRES_INBOX_HOSTS. The database role has to be a member of mailgres_operator.
 
+    With --page, people who know MAILGRES_PAGE_SECRET operate the queue at /page/, under the host
+    names in MAILGRES_PAGE_HOSTS. The database role has to be a member of mailgres_operator and
+    mailgres_analyst.
+
     \b
     Examples:
       MAILGRES_SERVE_SECRET=… mailgres serve
@@ -39,12 +44,14 @@ def serve(*, settings: Settings, open_metrics: bool, inbox: bool) -> None:
     from mailgres import logs  # noqa: PLC0415 - loaded when it runs
     from mailgres.worker import fleet  # noqa: PLC0415 - loaded when it runs
 
-    beside = http_service(settings, open_metrics=open_metrics, inbox=inbox)
+    beside = http_service(settings, open_metrics=open_metrics, inbox=inbox, page=page)
     logs.start(settings)
     fleet.run_none(settings, beside)
 
 
-def http_service(settings: Settings, *, open_metrics: bool = False, inbox: bool = False) -> Beside:
+def http_service(
+    settings: Settings, *, open_metrics: bool = False, inbox: bool = False, page: bool = False
+) -> Beside:
     """Return what runs the service beside a worker; refuse settings that it cannot run with."""
     try:
         from mailgres.http import server  # noqa: PLC0415 - an extra, loaded when it runs
@@ -55,7 +62,7 @@ def http_service(settings: Settings, *, open_metrics: bool = False, inbox: bool 
             f"The HTTP service needs {error.name}, which is not installed",
             "pip install starlette uvicorn prometheus_client standardwebhooks",
         ) from None
-    server.check(settings, inbox=inbox)
+    server.check(settings, inbox=inbox, page=page)
     return lambda pipeline, stopping: server.serving(
-        settings, pipeline, stopping, open_metrics=open_metrics, inbox=inbox
+        settings, pipeline, stopping, open_metrics=open_metrics, inbox=inbox, page=page
     )

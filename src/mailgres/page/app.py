@@ -1,0 +1,160 @@
+"""The page as an ASGI application: its table of routes, and what failed requests get."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+
+from mailgres.errors import DatabaseUnreachable, MailgresError
+from mailgres.page.guard import Guard, Rule
+from mailgres.page.handlers import Handlers, pages
+from mailgres.page.overview import Overview
+from mailgres.page.sign_in import Gate, Proxy
+from mailgres.page.store import REFUSED, PageStore
+from mailgres.page.users import Role
+from mailgres.safe_errors import where
+from mailgres.web import HEADERS, LOOPBACK, NotAllowed, files_in, relative, static_route, with_slash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from mailgres.page.sign_in import SignIn
+
+log = logging.getLogger(__name__)
+
+STATIC = Path(__file__).parent / "static"
+_TITLES = {403: "This is not allowed", 404: "This is not here", 409: "This cannot be done now"}
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What every page shows: the environment, and whether anything can be changed."""
+
+    environment: str = ""
+    read_only: bool = False
+    has_form: bool = True
+
+
+class Page:
+    """An ASGI application that lets people operate the queue."""
+
+    def __init__(self, url: str, gate: Gate, hosts: Sequence[str], looks: Looks) -> None:
+        self.store = PageStore(url)
+        self.gate = gate
+        self.overview = Overview(self.store)
+        handlers = Handlers(self.store, gate, self.overview, looks)
+        self.rules = rules_of(handlers)
+        guard = Guard(gate, hosts, read_only=looks.read_only)
+        self._looks = looks
+        self._app = Starlette(
+            routes=[static_route(files_in(STATIC)), *(guard.route(rule) for rule in self.rules)],
+            exception_handlers={
+                HTTPException: self._refuse_http,
+                NotAllowed: self._refuse_access,
+                MailgresError: self._refuse,
+                Exception: self._fail,
+            },
+        )
+        self._app.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, below any path."""
+        await with_slash(self._app, scope, receive, send)
+
+    def check(self) -> None:
+        """Refuse a login of the database that may not act as viewer and operator."""
+        self.store.check()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+    async def _refuse_http(self, request: Request, error: Exception) -> Response:
+        """Answer what there is not, and what a person may not do."""
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+        title = _TITLES.get(error.status_code, "This cannot be done")
+        known = error.status_code in (400, 403, 404, 409)
+        text = str(error.detail) if known else "Go back to the queue."
+        return self._problem(request, error.status_code, title, text, error.headers)
+
+    async def _refuse_access(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, NotAllowed)  # noqa: S101 - registered for it
+        if error.reason:
+            return PlainTextResponse(f"{error.reason}\n", 403, HEADERS)
+        if not self._looks.has_form:
+            return PlainTextResponse("Sign in first.\n", 403, HEADERS)
+        values = self._common(request) | {"wrong": error.wrong, "wait": 0}
+        return pages("sign_in.html", values, 403)
+
+    async def _refuse(self, request: Request, error: Exception) -> Response:
+        """Answer an error of the database; if it is away, the page comes back by itself."""
+        assert isinstance(error, MailgresError)  # noqa: S101 - registered for it
+        if isinstance(error, DatabaseUnreachable):
+            text = "The database does not answer. This page loads again every 2 seconds."
+            return self._problem(request, 503, "The database is away", text, {"Refresh": "2"})
+        status = 403 if error is REFUSED else 400
+        return self._problem(request, status, error.message, error.hint or "")
+
+    async def _fail(self, request: Request, error: Exception) -> Response:
+        log.error("a request of the page failed: %s", where(error), extra={"action": "page"})
+        return self._problem(request, 500, "Something went wrong", "The log says where.")
+
+    def _problem(
+        self,
+        request: Request,
+        status: int,
+        title: str,
+        text: str,
+        headers: object = None,
+    ) -> Response:
+        values = self._common(request) | {"title": title, "text": text}
+        given = dict(headers) if isinstance(headers, dict) else None
+        return pages("problem.html", values, status, given)
+
+    def _common(self, request: Request) -> dict[str, object]:
+        return {"base": relative(request), "environment": self._looks.environment}
+
+
+def rules_of(handlers: Handlers) -> list[Rule]:
+    """Return the table of routes: every path and method, and who may call it."""
+    viewer, anyone = Role.VIEWER, Role.ANYONE
+    return [
+        Rule("/session", "POST", anyone, handlers.sign_in, is_change=False),
+        Rule("/sign-out", "POST", viewer, handlers.sign_out, is_change=False),
+        Rule("/", "GET", viewer, handlers.show_queue),
+        Rule("/live", "GET", viewer, handlers.show_live, is_live=True),
+    ]
+
+
+def app(
+    url: str,
+    *,
+    secret: str | None = None,
+    viewer_secret: str | None = None,
+    hosts: Sequence[str] = LOOPBACK,
+    proxy: Proxy | None = None,
+    sign_in: SignIn | None = None,
+    environment: str = "",
+    read_only: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> Page:
+    """Return the operator's page as an ASGI application; refuse one that would be open to anyone.
+
+    `url`: the database, as a login that is a member of `mailgres_operator` and `mailgres_analyst`.
+    `secret`, `viewer_secret`: what operators and viewers enter. `hosts`: the names under which
+    browsers reach the page. `proxy`: a proxy in front of it. `sign_in`: returns the `User` of a
+    request, or None, for an application that has a sign-in of its own. `environment`: a badge on
+    every page. `read_only`: nothing can be changed.
+    """
+    gate = Gate(secret, viewer_secret, proxy=proxy, sign_in=sign_in, clock=clock)
+    return Page(url, gate, hosts, Looks(environment, read_only, gate.has_form))

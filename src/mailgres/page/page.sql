@@ -1,0 +1,176 @@
+-- The queries of the operator's page. Each transaction starts with `limits`, then `reader` or `writer`,
+-- so that it runs with the rights of a database role.
+
+-- limits --
+SELECT pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('jit', 'off', true),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
+
+-- reader --
+SELECT pg_catalog.set_config('role', %(role)s, true), pg_catalog.set_config('transaction_read_only', 'on', true)
+
+-- writer --
+SELECT pg_catalog.set_config('role', %(role)s, true), pg_catalog.set_config('mailgres.actor', %(actor)s, true)
+
+-- overview --
+-- Views of public only: the same for viewers and operators, and no personal data.
+SELECT jsonb_build_object(
+    'at', statement_timestamp(),
+    'states', (SELECT jsonb_agg(to_jsonb(s)) FROM public.email_queue_state s),
+    'due', (SELECT jsonb_build_object('emails', coalesce(sum(p.due_count), 0), 'oldest', min(p.oldest_due),
+                                      'parked', coalesce(sum(p.parked_count), 0))
+            FROM public.email_pending_by_template p),
+    'day', (SELECT jsonb_agg(to_jsonb(t) ORDER BY t.since) FROM public.email_throughput_24h t),
+    'minute', (SELECT to_jsonb(t) FROM public.email_throughput t ORDER BY t.minute DESC OFFSET 1 LIMIT 1),
+    'providers', (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.provider), '[]') FROM public.email_providers p),
+    'routes', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.route), '[]') FROM public.email_eta e),
+    'tenants', (SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') FROM (
+        SELECT f.* FROM public.email_tenant_fairness f
+        ORDER BY f.backlog DESC, f.total_processed DESC, f.tenant_id LIMIT 8) t),
+    'workers', (SELECT coalesce(jsonb_agg(to_jsonb(w) ORDER BY w.worker), '[]') FROM public.email_workers w),
+    'alerts', (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.severity, a.rule, a.subject), '[]')
+               FROM public.email_alerts a)) AS overview
+
+-- has_foreign_ids --
+-- Ids of an application's own say nothing about time: then a period is no range of ids.
+SELECT EXISTS (SELECT FROM public.email_queue q WHERE q.id < %(origin)s)
+       OR EXISTS (SELECT FROM public.email_queue q WHERE q.id > %(tomorrow)s) AS has
+
+-- open_ids --
+-- All emails that are not settled, and dead ones, by their partial indexes, if they are few.
+SELECT x.id FROM (
+    (SELECT q.id FROM public.email_queue q WHERE q.ready AND 'pending' = ANY (%(status)s) LIMIT %(most)s)
+    UNION ALL
+    (SELECT q.id FROM public.email_queue q
+     WHERE q.status = ANY (%(status)s) AND q.due_at IS NOT NULL LIMIT %(most)s)) x
+LIMIT %(most)s
+
+-- search --
+WITH scanned AS MATERIALIZED (
+    SELECT q.id, q.created_at,
+           (%(status)s::text[] IS NULL OR q.status = ANY (%(status)s))
+           AND (%(template)s::text IS NULL OR q.template_type = %(template)s)
+           AND (%(tenant)s::text IS NULL OR q.tenant_id = %(tenant)s)
+           AND (%(code)s::text IS NULL OR coalesce(q.error_code, 'none') = %(code)s)
+           AND (%(provider)s::text IS NULL OR q.provider = %(provider)s)
+           AND (%(reason)s::text IS NULL OR q.dead_reason = %(reason)s)
+           AND (%(since)s::timestamptz IS NULL OR q.created_at >= %(since)s)
+           AND (%(until)s::timestamptz IS NULL OR q.created_at < %(until)s) AS matches
+    FROM public.email_queue q
+    WHERE q.id < %(before)s AND q.id >= %(first)s
+    ORDER BY q.id DESC LIMIT %(step)s)
+SELECT (SELECT count(*) FROM scanned) AS examined,
+       ARRAY(SELECT s.id FROM scanned s WHERE s.matches ORDER BY s.id DESC LIMIT %(limit)s) AS ids,
+       last.id AS last_id, last.created_at AS reached
+FROM (VALUES (1)) one LEFT JOIN (SELECT s.id, s.created_at FROM scanned s ORDER BY s.id LIMIT 1) last ON true
+
+-- search_recipient --
+WITH scanned AS MATERIALIZED (
+    SELECT q.id, q.created_at,
+           (%(status)s::text[] IS NULL OR q.status = ANY (%(status)s))
+           AND (%(template)s::text IS NULL OR q.template_type = %(template)s)
+           AND (%(tenant)s::text IS NULL OR q.tenant_id = %(tenant)s)
+           AND (%(code)s::text IS NULL OR coalesce(q.error_code, 'none') = %(code)s)
+           AND (%(provider)s::text IS NULL OR q.provider = %(provider)s)
+           AND (%(reason)s::text IS NULL OR q.dead_reason = %(reason)s)
+           AND (%(since)s::timestamptz IS NULL OR q.created_at >= %(since)s)
+           AND (%(until)s::timestamptz IS NULL OR q.created_at < %(until)s)
+           AND (lower(q.recipient_email) = %(recipient)s
+                OR left(%(recipient)s, 1) = '@' AND lower(q.recipient_email) LIKE '%%' || %(suffix)s) AS matches
+    FROM public.email_queue q
+    WHERE q.id < %(before)s AND q.id >= %(first)s
+    ORDER BY q.id DESC LIMIT %(step)s)
+SELECT (SELECT count(*) FROM scanned) AS examined,
+       ARRAY(SELECT s.id FROM scanned s WHERE s.matches ORDER BY s.id DESC LIMIT %(limit)s) AS ids,
+       last.id AS last_id, last.created_at AS reached
+FROM (VALUES (1)) one LEFT JOIN (SELECT s.id, s.created_at FROM scanned s ORDER BY s.id LIMIT 1) last ON true
+
+-- search_open --
+SELECT ARRAY(
+    SELECT q.id FROM public.email_queue q
+    WHERE q.id = ANY (%(ids)s) AND q.id < %(before)s AND q.status = ANY (%(status)s)
+      AND (%(template)s::text IS NULL OR q.template_type = %(template)s)
+      AND (%(tenant)s::text IS NULL OR q.tenant_id = %(tenant)s)
+      AND (%(code)s::text IS NULL OR coalesce(q.error_code, 'none') = %(code)s)
+      AND (%(provider)s::text IS NULL OR q.provider = %(provider)s)
+      AND (%(reason)s::text IS NULL OR q.dead_reason = %(reason)s)
+      AND (%(since)s::timestamptz IS NULL OR q.created_at >= %(since)s)
+      AND (%(until)s::timestamptz IS NULL OR q.created_at < %(until)s)
+    ORDER BY q.id DESC LIMIT %(limit)s) AS ids
+
+-- emails_as_viewer --
+SELECT q.id, q.status::text AS status, q.template_type::text AS template, q.tenant_id::text AS tenant,
+       q.retries::int AS retries, q.created_at, q.next_retry_at::text AS next_retry_at, q.error_code,
+       q.error_message, q.dead_reason::text AS dead_reason, q.provider, r.recipient
+FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY i(id, place)
+JOIN public.email_queue q ON q.id = i.id
+CROSS JOIN LATERAL (SELECT x.recipient FROM public.email_recipients x WHERE x.id = i.id) r
+ORDER BY i.place
+
+-- emails_as_operator --
+SELECT q.id, q.status::text AS status, q.template_type::text AS template, q.tenant_id::text AS tenant,
+       q.retries::int AS retries, q.created_at, q.next_retry_at::text AS next_retry_at, q.error_code,
+       q.error_message, q.dead_reason::text AS dead_reason, q.provider, q.recipient_email::text AS recipient
+FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY i(id, place)
+JOIN public.email_queue q ON q.id = i.id
+ORDER BY i.place
+
+-- email_as_viewer --
+SELECT jsonb_build_object(
+    'now', statement_timestamp(), 'archived_at', NULL, 'message', NULL, 'files', '[]'::jsonb,
+    'email', (SELECT to_jsonb(x) FROM (
+        SELECT q.id, q.status, q.template_type, q.tenant_id, q.priority, q.route, q.retries, q.max_retries,
+               q.created_at, q.scheduled_for, q.expires_at, q.next_retry_at, q.sent_at, q.dead_at, q.dead_reason,
+               q.error_class, q.error_code, q.error_message, q.provider, q.provider_message_id, q.retry_policy,
+               q.template_version, q.uncertain_since, q.lease_worker, q.lease_until, q.has_attachments) x),
+    'recipient', (SELECT r.recipient FROM public.email_recipients r WHERE r.id = q.id),
+    'log', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]') FROM (
+        SELECT x.id, x.at, x.event, x.attempt, x.claimed_at, x.worker, x.duration_ms, x.provider,
+               x.provider_message_id, x.error_class, x.error_code, x.error_message, x.next_retry_at, x.dead_reason
+        FROM public.email_logs x WHERE x.queue_id = q.id ORDER BY x.id DESC LIMIT 500) l),
+    'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.id), '[]') FROM (
+        SELECT x.id, x.provider, x.event, x.occurred_at, x.received_at, x.kind, x.reason
+        FROM public.email_events x WHERE x.queue_id = q.id ORDER BY x.id DESC LIMIT 500) e)) AS email
+FROM public.email_queue q
+WHERE q.id = %(id)s
+
+-- email_as_operator --
+SELECT jsonb_build_object(
+    'now', mailgres.now(), 'archived_at', NULL, 'email', to_jsonb(q) - '{lease_token,html,text}'::text[],
+    'recipient', q.recipient_email,
+    'message', coalesce(
+        (SELECT c.message FROM mailgres.captured c WHERE c.queue_id = q.id ORDER BY c.captured_at DESC LIMIT 1),
+        CASE WHEN q.html IS NOT NULL OR q.text IS NOT NULL THEN
+            jsonb_build_object('subject', q.subject, 'html', q.html, 'text', q.text, 'from', q.from_email,
+                               'headers', q.headers) END),
+    'files', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                  'position', a.position, 'filename', a.filename, 'content_type', a.content_type,
+                  'content_id', a.content_id, 'bytes', octet_length(a.content), 'kept', true) ORDER BY a.position), '[]')
+              FROM mailgres.attachments a WHERE a.queue_id = q.id),
+    'log', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]') FROM (
+        SELECT x.* FROM public.email_logs x WHERE x.queue_id = q.id ORDER BY x.id DESC LIMIT 500) l),
+    'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.id), '[]') FROM (
+        SELECT x.* FROM public.email_events x WHERE x.queue_id = q.id ORDER BY x.id DESC LIMIT 500) e)) AS email
+FROM public.email_queue q
+WHERE q.id = %(id)s
+UNION ALL
+SELECT jsonb_build_object(
+    'now', mailgres.now(), 'archived_at', d.archived_at, 'email', d.email - '{lease_token,html,text,attachments}'::text[],
+    'recipient', d.email ->> 'recipient_email', 'message', NULL, 'files', '[]'::jsonb, 'log', d.log,
+    'events', (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.id), '[]') FROM (
+        SELECT x.* FROM public.email_events x WHERE x.queue_id = d.queue_id ORDER BY x.id DESC LIMIT 500) e))
+FROM mailgres.dead_letters d
+WHERE d.queue_id = %(id)s
+LIMIT 1
+
+-- file --
+SELECT a.filename, a.content_type, a.content_id, a.content
+FROM mailgres.attachments a WHERE a.queue_id = %(id)s AND a.position = %(position)s
+
+-- retry --
+SELECT public.retry_email(%(id)s, %(accept)s)
+
+-- cancel --
+SELECT public.cancel_email(%(id)s, %(reason)s)
+
+-- reschedule --
+SELECT public.reschedule_email(%(id)s, %(at)s)

@@ -1,0 +1,66 @@
+// Live figures and the keyboard. Every page can be read without this file.
+"use strict";
+
+(() => {
+  const { base } = document.body.dataset;
+  const away = document.getElementById("away");
+
+  // Times in the reader's own zone.
+  const clock = (root) => {
+    for (const element of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(element.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      element.title = at.toISOString();
+      const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+      const day = at.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" });
+      element.textContent = "clock" in element.dataset ? time : `${day}, ${time}`;
+    }
+  };
+  clock(document);
+
+  // The figures say how old they are, by the clock of this page: it starts when they arrive.
+  let arrived = Date.now();
+  const tell = () => {
+    const age = document.getElementById("age");
+    if (!age) return;
+    const seconds = Math.round((Date.now() - arrived) / 1000);
+    age.textContent = seconds < 4 ? "" : `They are ${seconds} s old.`;
+    age.classList.toggle("is-old", seconds >= 10);
+  };
+  setInterval(tell, 1000);
+
+  // Live parts are asked for again, unless nobody can see them. What somebody uses stays as it is.
+  const live = document.querySelector("[data-live]");
+  const EVERY = 2000;
+  let waiting = 0;
+  const isUsed = () => live.contains(document.activeElement) || live.querySelector("details[open]");
+  const refresh = async () => {
+    clearTimeout(waiting);
+    if (document.hidden) return;
+    try {
+      const answer = await fetch(base + live.dataset.live, { credentials: "same-origin" });
+      if (answer.status === 403) {
+        location.reload();
+        return;
+      }
+      if (answer.ok) {
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").body;
+        clock(fresh);
+        if (!isUsed()) live.replaceChildren(...fresh.childNodes);
+        arrived = Date.now();
+      }
+      away.hidden = answer.ok;
+    } catch {
+      away.hidden = false;
+    }
+    tell();
+    waiting = setTimeout(refresh, EVERY);
+  };
+  if (live) {
+    waiting = setTimeout(refresh, EVERY);
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(waiting);
+      if (!document.hidden) refresh();
+    });
+  }
+})();

@@ -1,0 +1,65 @@
+"""The database as the page sees it: short transactions, each as the database role of the person.
+
+Whoever only looks does so in a read-only transaction. What a role may not do PostgreSQL refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mailgres.errors import MailgresError
+from mailgres.page.users import DATABASE_ROLES, Role
+from mailgres.web import Pool
+
+if TYPE_CHECKING:
+    from mailgres.page.users import User
+
+    Row = dict[str, Any]
+
+REFUSED = MailgresError(
+    "Your role may not do this", "PostgreSQL refused it: ask somebody with the role operator."
+)
+
+
+class PageStore:
+    """Runs the queries of the page."""
+
+    def __init__(self, url: str) -> None:
+        self._pool = Pool(url, "page/page.sql", "mailgres page", REFUSED)
+        self.asked = 0
+        """How many transactions were run."""
+
+    def check(self) -> None:
+        """Refuse a login that may not act as the two roles."""
+        for role in DATABASE_ROLES.values():
+            try:
+                self._pool.run(("reader", {"role": role}))
+            except MailgresError as error:
+                if error is not REFUSED:
+                    raise
+                raise MailgresError(
+                    f"The database role of the page may not act as {role}",
+                    f"Let it: GRANT {', '.join(DATABASE_ROLES.values())} TO its role;",
+                ) from None
+
+    def read(self, role: Role, query: str, /, **parameters: object) -> list[Row]:
+        """Run a query as a role, read-only."""
+        return self.read_all(role, (query, parameters))[0]
+
+    def read_all(self, role: Role, *steps: tuple[str, dict[str, object]]) -> list[list[Row]]:
+        """Run queries as a role in one read-only transaction."""
+        self.asked += 1
+        first: tuple[str, dict[str, object]] = ("reader", {"role": DATABASE_ROLES[role]})
+        return self._pool.run(first, *steps)[1:]
+
+    def change(self, user: User, query: str, /, **parameters: object) -> list[Row]:
+        """Run a change as the role of a person, whose name goes to the log."""
+        self.asked += 1
+        role = DATABASE_ROLES[user.role]
+        return self._pool.run(("writer", {"role": role, "actor": user.name}), (query, parameters))[
+            1
+        ]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
