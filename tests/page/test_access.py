@@ -92,7 +92,9 @@ def test_a_wrong_secret_starts_no_session(stranger: Client, wrong: str) -> None:
     assert "This is not a secret of this page" in answer.text
 
 
-def test_whoever_guesses_has_to_wait_even_with_the_right_secret(database_url: str) -> None:
+def test_after_wrong_secrets_an_address_has_to_wait_even_with_the_right_one(
+    database_url: str,
+) -> None:
     time = Time()
     with serving(database_url, clock=time) as stranger:
         for _ in range(5):

@@ -33,7 +33,7 @@ def test_every_route_answers_exactly_the_roles_and_methods_of_the_table(
     for path in sorted({rule.path for rule in client.app.rules} - {"/session", "/sign-out"}):
         for method in METHODS:
             rule = rules.get((path, method))
-            # Without the token of a form, so that nothing is changed by whoever may.
+            # Without the token of a form, so that an operator changes nothing either.
             answer = client.send(method, path_of(path, queue_id), "", dict(own))
             told = f"{role.name} {method} {path}: {answer.status}"
             if rule is None:
@@ -77,7 +77,7 @@ def test_a_viewer_who_gets_past_the_table_is_refused_by_postgresql(
     assert queue.value("SELECT status FROM email_queue") == "pending"
 
 
-def test_whoever_looks_does_so_in_a_read_only_transaction(stranger: Client, queue: Queue) -> None:
+def test_pages_read_in_a_read_only_transaction(stranger: Client, queue: Queue) -> None:
     from mailgres.errors import MailgresError
 
     queue_id = enqueue(queue)

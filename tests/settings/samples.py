@@ -158,7 +158,7 @@ BAD: dict[str, list[object]] = {
     "page_hosts": ["", "a b", "https://mail.example.com/"],
     "page_proxies": ["", "proxy.example.com", "10.0.0.0/8"],
     "page_user_header": ["", "X Forwarded", "X:"],
-    "page_operators": ["", " ana"],
+    "page_operators": ["", "\u00e4na"],
     "page_environment": ["", "<b>", "x" * 41],
     "page_read_only": ["yes", ""],
     "log_format": ["xml"],

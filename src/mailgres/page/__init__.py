@@ -1,4 +1,4 @@
-"""The operator's page: the queue in a browser, for whoever is on call.
+"""The operator's page: the queue in a browser, for its operators.
 
 `app` is the door: an ASGI application that runs by itself, or mounted in another one.
 """

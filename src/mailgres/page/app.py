@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -13,9 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
 from mailgres.errors import DatabaseUnreachable, MailgresError
+from mailgres.page.emails import Emails
 from mailgres.page.guard import Guard, Rule
-from mailgres.page.handlers import Handlers, pages
+from mailgres.page.handlers import Handlers
 from mailgres.page.overview import Overview
+from mailgres.page.rendering import STATIC, pages
 from mailgres.page.sign_in import Gate, Proxy
 from mailgres.page.store import REFUSED, PageStore
 from mailgres.page.users import Role
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STATIC = Path(__file__).parent / "static"
 _TITLES = {403: "This is not allowed", 404: "This is not here", 409: "This cannot be done now"}
 
 
@@ -53,7 +53,7 @@ class Page:
         self.gate = gate
         self.overview = Overview(self.store)
         handlers = Handlers(self.store, gate, self.overview, looks)
-        self.rules = rules_of(handlers)
+        self.rules = rules_of(handlers, Emails(self.store, handlers))
         guard = Guard(gate, hosts, read_only=looks.read_only)
         self._looks = looks
         self._app = Starlette(
@@ -125,14 +125,22 @@ class Page:
         return {"base": relative(request), "environment": self._looks.environment}
 
 
-def rules_of(handlers: Handlers) -> list[Rule]:
+def rules_of(handlers: Handlers, emails: Emails) -> list[Rule]:
     """Return the table of routes: every path and method, and who may call it."""
-    viewer, anyone = Role.VIEWER, Role.ANYONE
+    anyone, viewer, operator = Role
+    email = "/emails/{id:uuid}"
     return [
         Rule("/session", "POST", anyone, handlers.sign_in, is_change=False),
         Rule("/sign-out", "POST", viewer, handlers.sign_out, is_change=False),
         Rule("/", "GET", viewer, handlers.show_queue),
         Rule("/live", "GET", viewer, handlers.show_live, is_live=True),
+        Rule("/emails", "GET", viewer, emails.show_list),
+        Rule(email, "GET", viewer, emails.show),
+        Rule(f"{email}/frame", "GET", operator, emails.show_frame),
+        Rule(f"{email}/files/{{position:int}}", "GET", operator, emails.download),
+        Rule(f"{email}/retry", "POST", operator, emails.retry),
+        Rule(f"{email}/cancel", "POST", operator, emails.cancel),
+        Rule(f"{email}/reschedule", "POST", operator, emails.reschedule),
     ]
 
 

@@ -63,7 +63,7 @@ class Guard:
         return Route(rule.path, checked, methods=[rule.method])
 
     async def _let_in(self, request: Request, rule: Rule) -> None:
-        """Find out who calls, and refuse whoever has too small a role."""
+        """Find out who calls, and refuse a role that is too small."""
         session = await self._gate.session_of(request)
         request.state.session = session
         if rule.role == Role.ANYONE:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse
 
-from mailgres.page import overview, words
+from mailgres.page import overview
+from mailgres.page.rendering import pages
 from mailgres.page.sessions import MOST_NAME
 from mailgres.page.users import User
-from mailgres.web import HEADERS, NotAllowed, Pages, relative
+from mailgres.web import HEADERS, NotAllowed, relative
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mailgres.page.overview import Overview
     from mailgres.page.sign_in import Gate
     from mailgres.page.store import PageStore
-
-pages = Pages(Path(__file__).parent / "pages", {"clock": words.clock})
 
 
 class Handlers:

@@ -36,7 +36,7 @@ class Overview:
         self._figures: dict[str, Any] = {}
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures. Whoever comes while they are asked waits for the same answer."""
+        """Return the figures. All requests wait for the same answer."""
         with self._lock:
             if self._clock() - self._asked_at >= FRESH_SECONDS:
                 (row,) = self._store.read(Role.VIEWER, "overview")

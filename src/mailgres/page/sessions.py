@@ -65,7 +65,7 @@ class Sessions:
         return Session(user, secrets.token_hex(_NONCE_BYTES), now, now)
 
     def end(self, session: Session) -> None:
-        """Refuse the cookie of a session from now on, whoever has a copy of it."""
+        """Refuse the cookie of a session from now on."""
         now = self._clock()
         self._ended = {nonce: until for nonce, until in self._ended.items() if until > now}
         self._ended[session.nonce] = session.started + MOST_SECONDS

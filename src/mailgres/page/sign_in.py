@@ -118,7 +118,7 @@ class Gate:
         return bool(self._secrets)
 
     async def session_of(self, request: Request) -> Session | None:
-        """Return the session of whoever sends a request; None: nobody we know."""
+        """Return the session of a request; None: its sender is unknown."""
         user = await self._known(request)
         if user is not None:
             # The application or the proxy knows the person in every request: no cookie of ours.
@@ -146,7 +146,7 @@ class Gate:
 def _check(
     secret: str | None, viewer_secret: str | None, proxy: Proxy | None, sign_in: SignIn | None
 ) -> None:
-    """Refuse a page that would be open to anyone, or whose roles cannot be told apart."""
+    """Refuse a page that would be open to anyone, or whose roles have one secret."""
     if not (secret or sign_in or (proxy and proxy.user_header)):
         raise MailgresError("The page has no secret", HOW_TO_OPEN)
     for each in (secret, viewer_secret):

@@ -1,6 +1,7 @@
 """The database as the page sees it: short transactions, each as the database role of the person.
 
-Whoever only looks does so in a read-only transaction. What a role may not do PostgreSQL refuses.
+A page that only shows something reads in a read-only transaction. PostgreSQL refuses what a role may
+not do.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-REFUSED = MailgresError(
-    "Your role may not do this", "PostgreSQL refused it: ask somebody with the role operator."
-)
+REFUSED = MailgresError("Your role may not do this", "PostgreSQL refused it: ask an operator.")
 
 
 class PageStore:

@@ -273,7 +273,7 @@ class Settings(ProviderSettings):  # type: ignore[misc]  # its fields are known 
         None,
     )
     page_operators: str | None = setting(
-        Text("names with commas, such as ana@example.com,ben", r"[^\s][ -~]*", "NAME,…", 10000),
+        Text("names with commas, such as ana@example.com,ben", r"[!-~][ -~]*", "NAME,…", 10000),
         "People named by the proxy who may change something; the others are viewers.",
         None,
     )

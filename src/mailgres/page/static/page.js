@@ -29,7 +29,7 @@
   };
   setInterval(tell, 1000);
 
-  // Live parts are asked for again, unless nobody can see them. What somebody uses stays as it is.
+  // Live parts are asked for again, unless the window is hidden. A part that has the focus stays as it is.
   const live = document.querySelector("[data-live]");
   const EVERY = 2000;
   let waiting = 0;
@@ -63,4 +63,29 @@
       if (!document.hidden) refresh();
     });
   }
+
+  // The keyboard: j and k go through the emails, / goes to the filter, q and e are the queue and the emails.
+  const step = (by) => {
+    const rows = [...document.querySelectorAll("a.row")];
+    if (!rows.length) return;
+    const next = rows[Math.min(Math.max(rows.indexOf(document.activeElement) + by, 0), rows.length - 1)];
+    next.focus();
+    next.scrollIntoView({ block: "nearest" });
+  };
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    "/": () => document.querySelector(".filter input")?.focus(),
+    q: () => location.assign(base),
+    e: () => location.assign(`${base}emails`),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.metaKey || event.ctrlKey || event.altKey) return;
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+    if (event.key === "Escape" && typing) document.activeElement.blur();
+    const action = keys[event.key];
+    if (!action || typing) return;
+    event.preventDefault();
+    action();
+  });
 })();
