@@ -35,7 +35,7 @@ class Handlers:
     # --- signing in and out
 
     async def sign_in(self, request: Request) -> Response:
-        """Start a session for a secret; slow down whoever guesses."""
+        """Start a session for a secret. Wrong ones are counted."""
         form = request.state.form
         address = request.client.host if request.client else ""
         if wait := self._gate.limit.wait(address):

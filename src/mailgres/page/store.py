@@ -1,7 +1,7 @@
 """The database as the page sees it: short transactions, each as the database role of the person.
 
-A page that only shows something reads in a read-only transaction. PostgreSQL refuses what a role may
-not do.
+A page that only shows something reads in a read-only transaction. PostgreSQL refuses what a role
+may not do.
 """
 
 from __future__ import annotations
