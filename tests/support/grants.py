@@ -244,7 +244,8 @@ ANALYSTS_VIEWS: Final = {
     f"public.email_{name}"
     for name in _names(
         """
-        queue_state pending_by_template throughput throughput_24h workers providers eta failure_rate_by_template
+        queue_state pending_by_template throughput throughput_24h workers providers eta
+        failure_rate_by_template
         kpis deliveries delivery_rates delivery_times recipients retried recovery_by_retries
         success_by_attempt time_between_attempts
         error_codes common_errors dlq_entries dlq_size dlq_per_hour dlq_by_code dlq_by_tenant
