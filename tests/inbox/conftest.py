@@ -8,7 +8,7 @@ import pytest
 
 from inbox.client import SECRET, Client, serving
 from inbox.sending import work
-from inbox.window import Window
+from inbox.window import Window, showing
 from mailgres.settings import load
 from mailgres.worker import open_worker
 from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
@@ -52,16 +52,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def window(chromium: Browser, stranger: Client) -> Iterator[Window]:
     """The browser, at the printed address of the test's own inbox."""
-    chromium.resize(1280, 820)
-    shown = Window(chromium, f"http://127.0.0.1:{stranger.port}")
-    chromium.open(f"{shown.base}/?token={SECRET}")
-    try:
+    with showing(chromium, stranger.port, SECRET) as shown:
         yield shown
-    finally:
-        chromium.leave_frame()
-        chromium.use_scripts(enabled=True)
-        chromium.prefer("light")
-        chromium.cdp("Page.navigate", url="about:blank")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from inbox.client import SECRET, Client, serving
 from inbox.sending import enqueue
-from inbox.window import Window
+from inbox.window import showing
 from support.browser import Browser
 from support.cut import Cut
 from support.queue import Queue
@@ -52,17 +52,15 @@ def test_a_stream_says_that_the_database_is_away_and_back(client: Client, cut: C
 def test_an_open_page_says_so_and_comes_back_by_itself(
     client: Client, cut: Cut, chromium: Browser, queue: Queue
 ) -> None:
-    window = Window(chromium, f"http://127.0.0.1:{client.port}")
-    window.browser.resize(1280, 820)
-    window.open(f"/?token={SECRET}")
-    window.wait_for("No emails yet")
-    cut.off()
-    window.wait_for("The database does not answer")
-    enqueue(queue, subject="Written meanwhile", template="later", scheduled_for="2100-01-01")
-    cut.on()
-    window.wait_for("Written meanwhile")
-    assert "does not answer" not in window.browser.text()
-    window.browser.cdp("Page.navigate", url="about:blank")
+    with showing(chromium, client.port, SECRET) as window:
+        window.wait_for("No emails yet")
+        cut.off()
+        window.wait_for("The database does not answer")
+        enqueue(queue, subject="Written meanwhile", template="later", scheduled_for="2100-01-01")
+        cut.on()
+        window.wait_for("Written meanwhile")
+        browser = window.browser
+        browser.until(lambda: "does not answer" not in browser.text(), "the note is gone")
 
 
 def _next(stream: HTTPResponse) -> str:

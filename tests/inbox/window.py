@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.error import HTTPError
 from uuid import UUID
@@ -47,3 +49,18 @@ class Window:
     def a_moment(self) -> None:
         """Give a page the time to do what it must not do."""
         self.browser.run_async("setTimeout(arguments[0], 400)")
+
+
+@contextmanager
+def showing(browser: Browser, port: int, secret: str) -> Iterator[Window]:
+    """Open the printed address of an inbox; leave the browser as it was."""
+    browser.resize(1280, 820)
+    shown = Window(browser, f"http://127.0.0.1:{port}")
+    browser.open(f"{shown.base}/?token={secret}")
+    try:
+        yield shown
+    finally:
+        browser.leave_frame()
+        browser.use_scripts(enabled=True)
+        browser.prefer("light")
+        browser.cdp("Page.navigate", url="about:blank")

@@ -122,6 +122,10 @@ class Browser:
         """Switch the page's JavaScript on or off."""
         self.cdp("Emulation.setScriptExecutionDisabled", value=not enabled)
 
+    def save_downloads_in(self, directory: Path) -> None:
+        """Keep what it downloads from now on."""
+        self.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(directory))
+
     def screenshot(self, path: Path) -> None:
         """Save what it shows."""
         data = self.cdp("Page.captureScreenshot", format="png")["data"]
