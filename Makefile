@@ -20,7 +20,7 @@ SEED ?= 1
 SEEDS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all test-database test-all-postgres freeze revision docs images soak figures bench bench-monitoring peers requirements release clean
+.PHONY: help venv demo lint format test test-all test-database test-all-postgres freeze revision docs images soak figures bench bench-quick bench-chaos bench-parts bench-monitoring peers requirements release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,7 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/provider_errors.py
 	$(BIN)/python scripts/metrics_page.py
 	$(BIN)/python scripts/speed_table.py
+	$(BIN)/python scripts/benchmarks_page.py
 	$(BIN)/python scripts/pg_cron_jobs.py
 
 images: $(READY) ## Write the pictures of the inbox to docs/images/ (needs chromium and chromedriver)
@@ -97,17 +98,29 @@ endif
 figures: $(READY) ## Accept what an email costs now, in tests/cost/figures.json
 	@MAILGRES_ACCEPT_FIGURES=1 $(BIN)/python -m pytest -q tests/cost
 
-peers: .venv-peers/.ready ## Make .venv-peers with the queues that the benchmarks compare with
+peers: .venv-peers/.ready ## Install the queues that the benchmarks compare with, in environments of their own
 
-.venv-peers/.ready: requirements/peers.txt
+# A peer that cannot be installed does not stop the others: the scorecard reports it as missing.
+NODE_PEERS := benchmarks/peers/node
+.venv-peers/.ready: requirements/peers.txt $(NODE_PEERS)/package-lock.json
 	python3 -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --requirement $<
+	-cd $(NODE_PEERS) && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 bench-monitoring: $(READY) ## Measure the views at ten million emails (15 minutes, 10 GB) and keep the result
 	$(BIN)/python -m benchmarks.monitoring
 
-bench: $(READY) peers ## Run all benchmarks (minutes) and keep their results
+bench: $(READY) peers ## Compare with other queues (at most 20 minutes), keep the results, write docs/benchmarks.md
+	$(BIN)/python -m benchmarks.scorecard
+
+bench-quick: $(READY) peers ## The same with small numbers (at most 3 minutes)
+	$(BIN)/python -m benchmarks.scorecard --quick
+
+bench-chaos: $(READY) peers ## Disturb mailgres and four peers (at most 25 minutes) and keep the results
+	$(BIN)/python -m benchmarks.chaos
+
+bench-parts: $(READY) peers ## Run the benchmarks of each part (minutes) and keep their results
 	@for name in enqueue claim drain worker providers webhooks events storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin the newest versions, with hashes, in requirements/

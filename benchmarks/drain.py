@@ -10,16 +10,17 @@ renders nothing and logs nothing. The peers are in `peers/`, in an environment o
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
 import sys
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness
+from benchmarks.contender import Contender
 from benchmarks.draining import BATCH, FROM, LEASE, drain, drainers, fill, open_store
+from benchmarks.meters import Meter
 from benchmarks.null_provider import NullProvider
+from benchmarks.roster import ROSTER
 from mailgres import embedded
 from mailgres.model import Message, Outcome
 from mailgres.sender import Renderer
@@ -44,10 +45,9 @@ LOOP_CLAIM = """
         FOR UPDATE SKIP LOCKED))
     RETURNING id
 """
-HERE = Path(__file__).parent
-PEERS_PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
 PEERS = {"post_office_in_memory": 1.5, "procrastinate_noop": 12}
 """The peers' scripts, and how many times their rate is the goal."""
+ENTRIES = {entry.script: entry for entry in ROSTER}
 EMAILS = 20_000
 ROUNDS = 3
 EMAILS_FOR_MEMORY = 100_000
@@ -65,26 +65,25 @@ def loop(conn: psycopg.Connection, count: int) -> float:
     return harness.timed(work)
 
 
-def peer(name: str, url: str, count: int) -> float:
-    """A peer, in a process of its own: returns the seconds it took."""
-    done = subprocess.run(
-        [PEERS_PYTHON, HERE / "peers" / f"{name}.py", str(count)],
-        env={**os.environ, "DATABASE_URL": url},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return float(done.stdout)
+def peer(contender: Contender, count: int) -> float:
+    """A peer, in processes of its own: returns the seconds it took."""
+    return contender.drain(count=count).seconds
 
 
 def compare(
     server: str, url: str, conn: psycopg.Connection, rounds: int, count: int
 ) -> dict[str, Any]:
     """Drain by turns; the figures are medians of the rounds."""
-    peers = {name: embedded.database(server, name) for name in PEERS if PEERS_PYTHON.exists()}
     times: dict[str, list[float]] = {}
     cpu: list[float] = []
-    with drainers(url, 2) as workers:
+    with drainers(url, 2) as workers, ExitStack() as stack:
+        peers = {
+            name: stack.enter_context(
+                Contender(entry, embedded.database(server, name), Meter(conn))
+            )
+            for name in PEERS
+            if not (entry := ENTRIES[f"{name}.py"]).missing()
+        }
         for _ in range(rounds):
             fill(conn, count)
             seconds, reported = drain(workers[:1], count)
@@ -93,8 +92,8 @@ def compare(
             fill(conn, count)
             times.setdefault("mailgres_two_processes", []).append(drain(workers, count)[0])
             times.setdefault("loop", []).append(loop(conn, count))
-            for name, its_url in peers.items():
-                times.setdefault(name, []).append(peer(name, its_url, count))
+            for name, contender in peers.items():
+                times.setdefault(name, []).append(peer(contender, count))
     median = {name: statistics.median(seen) for name, seen in times.items()}
     goals = {"loop": 3, **PEERS}
     return {

@@ -24,11 +24,16 @@ RESULTS = Path(__file__).parent / "results"
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """Yield a fresh embedded server with its defaults: fsync and synchronous_commit on."""
+def server(*, durable: bool = True) -> Iterator[str]:
+    """Yield a fresh embedded server with its defaults: fsync and synchronous_commit on.
+
+    A trial that measures nothing need not be `durable`.
+    """
     with tempfile.TemporaryDirectory(prefix="mailgres-bench-", ignore_cleanup_errors=True) as place:
         Path(place).chmod(0o711)  # for the account of root's server
         settings = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+        if not durable:
+            settings["synchronous_commit"] = "off"
         with embedded.server(Path(place) / "data", settings=settings) as url:
             yield url
 
