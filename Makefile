@@ -83,8 +83,9 @@ docs: $(READY) ## Write the generated pages of docs/
 	$(BIN)/python scripts/benchmarks_page.py
 	$(BIN)/python scripts/pg_cron_jobs.py
 
-images: $(READY) ## Write the pictures of the inbox to docs/images/ (needs chromium and chromedriver)
+images: $(READY) ## Write the pictures of the inbox and the page to docs/images/ (needs chromium and chromedriver)
 	PYTHONPATH=tests $(BIN)/python scripts/inbox_images.py
+	PYTHONPATH=tests $(BIN)/python scripts/page_images.py
 
 soak: $(READY) ## Send 20,000 emails through faults, killed workers and restarts (minutes); SEED=n; SEEDS=100: many short ones
 ifneq ($(strip $(SEEDS)),)

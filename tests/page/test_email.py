@@ -29,7 +29,7 @@ def test_an_email_that_died_says_why_and_what_to_do(operator: Client, dead: UUID
     page = operator.get(f"/emails/{dead}").text
     assert "Why it died" in page
     assert "no such mailbox" in page
-    assert "fix the address, the template or the payload, then retry" in page
+    assert "Fix the address, the template or the payload, then retry" in page
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def advice_for(found: Mapping[str, Any]) -> dict[str, str] | None:
 def _runbook() -> dict[str, str]:
     """Return what the runbook says about each reason."""
     section = runbook.sections().get("dead_letters", "")
-    return {name: " ".join(text.split()) for name, text in _BULLET.findall(section)}
+    found = ((name, " ".join(text.split())) for name, text in _BULLET.findall(section))
+    return {name: text[:1].upper() + text[1:] for name, text in found}
 
 
 def _logged(entry: Mapping[str, Any]) -> Step:

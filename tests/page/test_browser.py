@@ -1,0 +1,172 @@
+"""A real Chromium uses the page: signs in, filters, acts, by keyboard, on a phone, in the dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from page.client import SECRET, Client
+from page.sending import enqueue, kill
+from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from support.queue import Queue
+
+AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
+RUN_AXE = """
+    const told = (found) => found.violations.map((each) => each.id + ": " + each.nodes[0].html);
+    const done = arguments[0];
+    axe.run().then((found) => done(told(found)));
+"""
+WIDTH = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+PATHS = ("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html")
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip(MISSING)
+    with browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture
+def window(chromium: Browser, stranger: Client) -> Iterator[Browser]:
+    """The browser, at the form of the test's own page."""
+    chromium.resize(1280, 900)
+    chromium.cdp("Network.clearBrowserCookies")  # ports do not keep them apart
+    chromium.open(f"http://127.0.0.1:{stranger.port}/")
+    try:
+        yield chromium
+    finally:
+        chromium.use_scripts(enabled=True)
+        chromium.prefer("light")
+        chromium.cdp("Page.navigate", url="about:blank")
+
+
+@pytest.fixture
+def signed_in(window: Browser) -> Browser:
+    """The browser, as an operator."""
+    window.type("input[name=name]", "ana")
+    window.type("input[name=secret]", SECRET)
+    window.click("button.primary")
+    window.until(lambda: "Due now" in window.text(), "the queue is shown")
+    return window
+
+
+def at(window: Browser, path: str) -> str:
+    return "/".join(window.url.split("/")[:3]) + path
+
+
+def test_a_person_signs_in_filters_reads_why_and_retries(signed_in: Browser, queue: Queue) -> None:
+    enqueue(queue, "ben@example.com")
+    dead = enqueue(queue)
+    kill(queue, dead)
+    window = signed_in
+    window.open(at(window, "/emails"))
+    window.run("document.querySelector('select[name=status]').value = 'failed'")
+    window.click(".filter button")
+    window.until(lambda: "status=failed" in window.url, "the filter is in the address")
+    assert "ben@example.com" not in window.text("table.emails")
+    window.click("a.row")
+    window.until(lambda: "Why it died" in window.text(), "the email is shown")
+    assert "no such mailbox" in window.text("#timeline")
+    window.click(".actions .confirm summary")
+    window.click(".actions .confirm[open] button")
+    window.until(lambda: "back in the queue" in window.text(), "it was retried")
+    assert queue.value("SELECT status FROM email_queue WHERE id = %s", dead) == "pending"
+    window.click(".who button")
+    window.until(lambda: window.run("return !!document.querySelector('[name=secret]')"), "the form")
+
+
+def test_the_figures_change_without_a_reload_and_rest_while_hidden(
+    signed_in: Browser, stranger: Client, queue: Queue
+) -> None:
+    window = signed_in
+    window.run("window.isTheSamePage = true")
+    kill(queue, enqueue(queue))
+    queue.run("SELECT mailgres.measure_depth()")
+    figure = "return document.querySelectorAll('.stat .value')[3].innerText"
+    window.until(lambda: window.run(figure) == "1", "one dead letter")
+    assert window.run("return window.isTheSamePage")
+    window.run("Object.defineProperty(document, 'hidden', { get: () => window.isAway })")
+    window.run("window.isAway = true; document.dispatchEvent(new Event('visibilitychange'))")
+    window.run_async("setTimeout(arguments[0], 500)")
+    asked = stranger.app.store.asked
+    window.run_async("setTimeout(arguments[0], 5000)")
+    assert stranger.app.store.asked == asked
+    window.run("window.isAway = false; document.dispatchEvent(new Event('visibilitychange'))")
+    window.until(lambda: stranger.app.store.asked > asked, "it goes on when it is seen again")
+
+
+def test_the_keyboard_alone_opens_an_email(signed_in: Browser, queue: Queue) -> None:
+    enqueue(queue, "older@example.com")
+    enqueue(queue, "newer@example.com")
+    window = signed_in
+    window.press("e")
+    window.until(lambda: "older@example.com" in window.text(), "the list")
+    window.press("j", "j", "Enter")
+    window.until(lambda: "older@example.com" in window.text("aside"), "the older one")
+    window.press("q")
+    window.until(lambda: "Due now" in window.text(), "the queue")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_breaks_a_rule_of_accessibility(
+    signed_in: Browser, queue: Queue, scheme: str
+) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm install --no-save axe-core@4")
+    queue_id = enqueue(queue)
+    kill(queue, queue_id)
+    queue.run("SELECT mailgres.set_alert_rule('dead_letters', p_threshold => 0)")
+    window = signed_in
+    window.prefer(scheme)
+    for path in PATHS:
+        window.open(at(window, path.format(id=queue_id)))
+        window.run(AXE.read_text())
+        assert window.run_async(RUN_AXE) == [], path
+
+
+@pytest.mark.parametrize("width", [360, 768, 2560])
+def test_every_page_fits_its_width(signed_in: Browser, queue: Queue, width: int) -> None:
+    queue_id = enqueue(queue, "a-very-long-address-of-somebody@subdomain.example.com")
+    kill(queue, queue_id, message="x" * 300)
+    window = signed_in
+    window.resize(width, 900)
+    for path in PATHS:
+        window.open(at(window, path.format(id=queue_id)))
+        assert window.run(WIDTH) <= 0, path
+
+
+def test_every_page_can_be_read_without_scripts(signed_in: Browser, queue: Queue) -> None:
+    queue_id = enqueue(queue)
+    kill(queue, queue_id)
+    window = signed_in
+    window.use_scripts(enabled=False)
+    for path, text in (
+        ("/", "Due now"),
+        ("/emails", "ana@example.com"),
+        (f"/emails/{queue_id}", "Why it died"),
+    ):
+        window.open(at(window, path))
+        assert (
+            text
+            in window.cdp("Runtime.evaluate", expression="document.body.innerText")["result"][
+                "value"
+            ]
+        )
+
+
+def test_nothing_in_an_email_runs_or_leaves_its_frame(signed_in: Browser, queue: Queue) -> None:
+    queue_id = enqueue(
+        queue,
+        html="<script>parent.document.title='owned'</script><img src='//evil.example/x'><p>Hi</p>",
+    )
+    window = signed_in
+    window.open(at(window, f"/emails/{queue_id}?view=html"))
+    window.run_async("setTimeout(arguments[0], 400)")
+    assert "owned" not in window.run("return document.title")
+    loaded = window.run("return performance.getEntriesByType('resource').map((each) => each.name)")
+    assert not [name for name in loaded if "127.0.0.1" not in name]
