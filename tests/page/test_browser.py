@@ -131,7 +131,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
 
 @pytest.mark.parametrize("width", [360, 768, 2560])
 def test_every_page_fits_its_width(signed_in: Browser, queue: Queue, width: int) -> None:
-    queue_id = enqueue(queue, "a-very-long-address-of-somebody@subdomain.example.com")
+    queue_id = enqueue(queue, "a-very-long-address-of-a-person@subdomain.example.com")
     kill(queue, queue_id, message="x" * 300)
     window = signed_in
     window.resize(width, 900)
