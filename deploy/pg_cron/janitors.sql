@@ -55,6 +55,10 @@ $$SELECT mailgres.delete_expired_rollups(10000) WHERE pg_catalog.pg_try_advisory
 SELECT cron.schedule('mailgres-match_email_events', '* * * * *',
 $$SELECT mailgres.match_email_events(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.match_email_events'))$$);
 
+-- delete_expired_suppressions: deletes suppressions that expired a week ago.
+SELECT cron.schedule('mailgres-delete_expired_suppressions', '* * * * *',
+$$SELECT mailgres.delete_expired_suppressions(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_suppressions'))$$);
+
 -- delete_stale_workers: deletes workers that were not seen for a day.
 SELECT cron.schedule('mailgres-delete_stale_workers', '* * * * *',
 $$SELECT mailgres.delete_stale_workers(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_stale_workers'))$$);

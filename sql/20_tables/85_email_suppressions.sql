@@ -12,6 +12,8 @@ CREATE TABLE public.email_suppressions (
     PRIMARY KEY (recipient_email, tenant_id)
 );
 
+CREATE INDEX email_suppressions_expires_at_idx ON public.email_suppressions (expires_at) WHERE expires_at IS NOT NULL;
+
 -- All spellings of an address are stored in one form.
 CREATE FUNCTION mailgres.canonical_suppression() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -22,7 +22,7 @@ janitors(names) AS (VALUES ('
     mailgres.purge_archive mailgres.delete_expired_emails mailgres.heartbeat mailgres.delete_stale_workers mailgres.notify
     mailgres.log_dead_letters mailgres.record_webhook_result mailgres.measure_depth
     mailgres.delete_expired_rollups mailgres.match_email_events mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
-    mailgres.failing_janitors mailgres.report_captured mailgres.delete_captured mailgres.quarantine_state
+    mailgres.failing_janitors mailgres.report_captured mailgres.delete_captured mailgres.delete_expired_suppressions mailgres.quarantine_state
     mailgres.compare_objects')),
 -- functions that a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
@@ -89,7 +89,8 @@ matrix(grantees, privileges, kind, objects) AS (
         mailgres.retry_emails mailgres.reschedule_emails mailgres.find_dead_letters mailgres.purge_dead_letters
         mailgres.pause_tenant mailgres.resume_tenant mailgres.set_tenant_weight mailgres.tenant_states
         mailgres.set_policy mailgres.set_defaults mailgres.suppress mailgres.unsuppress
-        mailgres.find_suppressions mailgres.release_suppressions mailgres.explain_address mailgres.allow_sender mailgres.disallow_sender
+        mailgres.find_suppressions mailgres.release_suppressions mailgres.explain_address
+        mailgres.set_suppression_rule mailgres.reset_suppression_rule mailgres.allow_sender mailgres.disallow_sender
         mailgres.bind_producer mailgres.unbind_producer mailgres.set_alert_rule mailgres.reset_webhook
         mailgres.inbox mailgres.inbox_state mailgres.inbox_email mailgres.inbox_file mailgres.delete_from_inbox
         mailgres.set_capture_fault mailgres.remove_capture_fault mailgres.quarantine mailgres.release_quarantine

@@ -55,6 +55,8 @@ MailgresError
     ├── InvalidFilter
     ├── UnknownAlertRule
     ├── InvalidAlertRule
+    ├── UnknownSuppressionRule
+    ├── InvalidSuppressionRule
     └── InvalidRecovery
 
 The first paragraph of a class's docstring is its default message, and `default_hint` says what to
@@ -489,6 +491,20 @@ class InvalidAlertRule(OrderRefused):
 
     sqlstate = "MG091"
     default_hint = "Thresholds are 0 or more; severities are info, warning and critical."
+
+
+class UnknownSuppressionRule(OrderRefused):
+    """There is no such suppression rule."""
+
+    sqlstate = "MG092"
+    default_hint = "`mailgres suppressions rules` shows all."
+
+
+class InvalidSuppressionRule(OrderRefused):
+    """The settings of the suppression rule are not valid."""
+
+    sqlstate = "MG093"
+    default_hint = "Give 1 to 100 emails, and an expiry above zero and of at most 1000 years."
 
 
 class InvalidRecovery(OrderRefused):

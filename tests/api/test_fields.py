@@ -82,7 +82,7 @@ IN_THE_MESSAGE = {
 """The fields that a provider gets, and what the provider `capture` calls them."""
 NOT_OPTIONS = {
     *("user_id", "retry_delay", "max_retry_delay", "from_email", "reply_to", "subject"),
-    *("html", "text", "headers", "tags", "cc", "bcc", "attachments", "ignore_suppression"),
+    *("html", "text", "headers", "tags", "cc", "bcc", "attachments"),
 }
 """The fields that `mailgres enqueue` takes in a file, but not as options."""
 REQUIRED_CHECKS = {
@@ -410,7 +410,7 @@ def test_every_option_arrives_in_the_row_and_the_payload_in_the_message(
         if (value := given.get(str(parameter.name))) is not None:
             (text,) = value if isinstance(value, list) else [value]
             written = json.dumps(text) if isinstance(text, dict) else str(text)
-            arguments += [parameter.opts[0], written]
+            arguments += [parameter.opts[0], *([] if text is True else [written])]
     program("enqueue", EMAIL["template_type"], EMAIL["recipient_email"], *arguments)
     row = stored(conn)
     assert {name: row[name] for name in given} == {name: EMAIL[name] for name in given}

@@ -319,6 +319,7 @@ TO_RUN = {
     "status": "--json",
     "suppressions explain": "ana@example.org --json",
     "suppressions list": "--json",
+    "suppressions rules": "--json",
     "templates list": "--json",
     "tenants list": "--json",
     "webhooks test": "--url URL --json",

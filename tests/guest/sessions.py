@@ -308,6 +308,11 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.remove_capture_fault(0)"),
     _operator("mailgres.report_captured()"),
     _operator("mailgres.delete_captured()"),
+    _operator(
+        "r.needed, extract(epoch FROM r.expires_after)"
+        """ FROM mailgres.set_suppression_rule('soft_bounces', '{"expires_after": "40 days"}') r"""
+    ),
+    _operator("needed, for_all FROM mailgres.reset_suppression_rule('soft_bounces')"),
     _operator("quarantined, because, anywhere, open_emails FROM mailgres.quarantine_state()"),
     _operator("mailgres.recovery_until('2020-01-01T00:00:00Z') IS NOT NULL"),
     _operator("action FROM mailgres.list_recovery('2020-01-01T00:00:00Z')"),
@@ -333,6 +338,7 @@ STORY: tuple[Call, ...] = (
     _operator("mailgres.delete_expired_emails()", forward="400 days"),
     _operator("mailgres.delete_expired_rollups()"),
     _operator("mailgres.match_email_events()"),
+    _operator("mailgres.delete_expired_suppressions()"),
     Call("operator", "SELECT event, emails FROM mailgres.reported_emails()"),
     _operator("mailgres.purge_archive()"),
     _operator("mailgres.delete_stale_workers()"),

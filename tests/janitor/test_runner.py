@@ -144,6 +144,15 @@ def delete_captured(harness: JanitorHarness) -> Callable[[], bool]:
     return lambda: harness.value("SELECT count(*) FROM mailgres.captured") == 0
 
 
+def delete_expired_suppressions(harness: JanitorHarness) -> Callable[[], bool]:
+    add = """
+        INSERT INTO email_suppressions (recipient_email, reason, expires_at)
+        VALUES ('ana@example.com', 'soft_bounced', %s)
+    """
+    harness.run(add, harness.clock.now - 8 * DAY)
+    return lambda: harness.value("SELECT count(*) FROM email_suppressions") == 0
+
+
 SCENARIOS = {
     picked.__name__: picked
     for picked in (
@@ -161,6 +170,7 @@ SCENARIOS = {
             delete_expired_emails,
         ),
         *(delete_stale_workers, notify, report_captured, delete_captured),
+        delete_expired_suppressions,
     )
 }
 

@@ -27,7 +27,7 @@ JANITORS = [
     "delete_expired_emails",
     "measure_depth",
 ]
-JANITORS += ["notify", "delete_expired_rollups"]
+JANITORS += ["notify", "delete_expired_rollups", "delete_expired_suppressions"]
 VIEWS = "SELECT viewname FROM pg_views WHERE schemaname = 'public' AND viewname LIKE 'email%'"
 TIMES = """
     SELECT attname AS name FROM pg_attribute

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,23 @@ def test_a_message_that_another_key_signed_is_refused(receiver: Site, tmp_path: 
         403,
         "the signature is not accepted: the signature does not match",
     )
+
+
+@pytest.mark.parametrize(
+    ("days", "status", "why"),
+    [
+        (-2, 403, "the signature is not accepted: the message is more than a day old"),
+        (1, 503, "the time of the message is in the future: check the clock"),
+    ],
+)
+def test_an_old_message_is_refused_and_one_of_the_future_is_retried(
+    receiver: Site, sns: Sns, days: int, status: int, why: str
+) -> None:
+    published = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    message = json.dumps(samples.ses("Bounce", samples.About()))
+    answer = post(receiver, sns.notification(message, Timestamp=published))
+    assert (answer.status, answer.json["error"]) == (status, why)
+    assert ("retry-after" in answer.headers) == (status == 503)
 
 
 def test_a_wrong_secret_in_the_address_is_an_unknown_address(receiver: Site, sns: Sns) -> None:

@@ -89,6 +89,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.failing_janitors": _JANITOR,
     "mailgres.report_captured": _JANITOR,
     "mailgres.delete_captured": _JANITOR,
+    "mailgres.delete_expired_suppressions": _JANITOR,
     "mailgres.inbox": {OPERATOR},
     "mailgres.inbox_state": {OPERATOR},
     "mailgres.inbox_email": {OPERATOR},
@@ -151,6 +152,8 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.unsuppress": {OPERATOR},
     "mailgres.find_suppressions": {OPERATOR},
     "mailgres.release_suppressions": {OPERATOR},
+    "mailgres.set_suppression_rule": {OPERATOR},
+    "mailgres.reset_suppression_rule": {OPERATOR},
     "mailgres.explain_address": {OPERATOR},
 }
 """Functions that other roles than the owner may call."""
@@ -173,6 +176,7 @@ _OF_EVENTS = _names(
     settle_uncertain
     suppress_by_events
     suppresses suppression_rank is_chosen time_of
+    default_suppression_rules require_suppression_rule
     """
 )
 

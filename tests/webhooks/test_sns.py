@@ -127,6 +127,46 @@ def test_a_certificate_that_is_no_longer_valid_is_refused(double: Sns) -> None:
         check(double.notification("{}"), double, now=later)
 
 
+NOW = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
+
+
+def checked_at(double: Sns, published: str, **more: Any) -> list[str]:
+    """Verify a message that was published then, at NOW; its certificate is valid."""
+    now = datetime.now(UTC)
+    shift = (now - NOW) if published else timedelta()
+    try:
+        stamp = (datetime.fromisoformat(published) + shift).isoformat()
+    except ValueError:
+        stamp = published
+    return check(double.notification("{}", Timestamp=stamp), double, now=now, **more)
+
+
+@pytest.mark.parametrize(
+    "published", ["2026-11-18T09:30:00Z", "2026-11-17T09:30:01Z", "2026-11-18T10:29:59.000Z"]
+)
+def test_a_message_of_the_last_day_is_accepted(double: Sns, published: str) -> None:
+    assert checked_at(double, published)
+
+
+@pytest.mark.parametrize("published", ["2026-11-17T09:29:59Z", "2025-01-01T00:00:00Z"])
+def test_an_old_message_is_refused_though_its_signature_is_right(
+    double: Sns, published: str
+) -> None:
+    with pytest.raises(BadSignature, match="more than a day old"):
+        checked_at(double, published)
+
+
+def test_a_message_of_the_future_is_to_be_sent_again(double: Sns) -> None:
+    with pytest.raises(Unavailable, match="in the future"):
+        checked_at(double, "2026-11-18T10:30:01Z")
+
+
+@pytest.mark.parametrize("published", ["yesterday", "2026-13-01T00:00:00Z"])
+def test_a_message_without_a_time_is_refused(double: Sns, published: str) -> None:
+    with pytest.raises(BadSignature, match="cannot be read"):
+        checked_at(double, published)
+
+
 def test_a_subscription_is_confirmed_at_the_host_of_the_topic_and_nowhere_else(double: Sns) -> None:
     body = double.confirmation(SubscribeURL="https://example.com/steal")
     url = sns.confirmation_url(sns.read_message(body))

@@ -124,6 +124,13 @@ _TABLE = (
         seconds=5,
         chunk=1000,
     ),
+    # They have no effect any more; a week later nobody asks why an email was cancelled.
+    _janitor(
+        "delete_expired_suppressions",
+        "deletes suppressions that expired a week ago",
+        seconds=600,
+        chunk=1000,
+    ),
     # One row for each worker, so no lock is needed.
     _janitor("heartbeat", "records that this worker is alive", seconds=10, locked=False),
     # With the entries of sleeping workers that never woke up.

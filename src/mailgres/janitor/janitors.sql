@@ -36,6 +36,9 @@ SELECT mailgres.report_captured(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact
 -- delete_captured --
 SELECT mailgres.delete_captured(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 
+-- delete_expired_suppressions --
+SELECT mailgres.delete_expired_suppressions(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
+
 -- match_email_events --
 SELECT mailgres.match_email_events(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 

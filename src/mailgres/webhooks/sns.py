@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from mailgres.errors import MailgresError
-from mailgres.webhooks.events import BadPayload, read_object
+from mailgres.webhooks.certificates import Unavailable
+from mailgres.webhooks.events import BadPayload, read_object, time_in
 from mailgres.webhooks.signature import BadSignature
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ _CERTIFICATE = re.compile(r"/SimpleNotificationService-[A-Za-z0-9]{1,100}\.pem")
 _ARN = re.compile(r"arn:(aws(?:-[a-z]+)*):sns:([a-z0-9-]+):\d{12}:[A-Za-z0-9_.-]+")
 _LONGEST_TOKEN = 1000
 _LONGEST_FIELD = 2000
+OLDEST = timedelta(days=1)
+"""Messages that are older are refused: SNS retries for an hour, and a copy of an event is known for
+a day at least, also if its email is not."""
+FUTURE = timedelta(hours=1)
+"""How far the time of a message may be ahead of the clock of this machine."""
 FREE_TEXTS = ("Message", "Subject")
 """Signed fields that may hold any text."""
 
@@ -91,7 +97,7 @@ def verify(
     certificate_at: Callable[[str], Certificate],
     now: datetime | None = None,
 ) -> None:
-    """Refuse a message of another topic, or one that SNS has not signed.
+    """Refuse a message of another topic, one that SNS has not signed, and an old one.
 
     `certificate_at` fetches a certificate. It is called with an address of the topic's region only.
     """
@@ -106,6 +112,7 @@ def verify(
     _check(
         certificate, signature, signed_text(message), str(message.fields.get("SignatureVersion"))
     )
+    _check_time(time_in(message.fields, "Timestamp"), moment)
 
 
 def host_of(topic: str) -> str:
@@ -167,6 +174,16 @@ def _check(certificate: Certificate, signature: bytes, text: bytes, version: str
         key.verify(signature, text, padding.PKCS1v15(), algorithms[version])
     except InvalidSignature:
         raise BadSignature("the signature does not match") from None
+
+
+def _check_time(published: datetime | None, now: datetime) -> None:
+    """Refuse an old message; one of the future means that a clock is wrong."""
+    if published is None:
+        raise BadSignature("the time of the message cannot be read")
+    if published < now - OLDEST:
+        raise BadSignature("the message is more than a day old")
+    if published > now + FUTURE:
+        raise Unavailable("the time of the message is in the future: check the clock")
 
 
 def check_library() -> None:

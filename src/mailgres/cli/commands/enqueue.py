@@ -90,6 +90,12 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.IntRange(0, 100),
                 help="Retries after the first attempt.",
             ),
+            click.option(
+                "--ignore-suppression",
+                is_flag=True,
+                default=None,
+                help="Send it though the address is suppressed, but never after a complaint.",
+            ),
         )
     ):
         command = option(command)
@@ -140,6 +146,7 @@ def enqueue(
     Examples:
       mailgres enqueue welcome_user ana@example.com --payload '{"name": "Ana"}'
       mailgres enqueue welcome_user ana@example.com --payload @ana.json --schedule 2h
+      mailgres enqueue reset_password ana@example.com --ignore-suppression
       mailgres enqueue minutes ana@example.com --also-to bea@example.com --also-to cid@example.com
       mailgres enqueue newsletter --csv readers.csv --idempotency-key november --priority 9
       mailgres enqueue --jsonl emails.jsonl.gz --continue-on-error

@@ -28,6 +28,7 @@ from mailgres.cli.support.suppression_import import (
     of_provider,
     suppress_all,
 )
+from mailgres.cli.support.suppression_rules import reset_rule, rules, set_rule
 from mailgres.cli.support.suppression_text import explained
 from mailgres.cli.support.tables import Column, harmless
 from mailgres.errors import InvalidAddress, MailgresError
@@ -100,6 +101,10 @@ def suppressions() -> None:
 
     Queued emails to a suppressed address are cancelled when they are claimed.
     """
+
+
+for _command in (rules, set_rule, reset_rule):
+    suppressions.add_command(_command)
 
 
 @suppressions.command("list")

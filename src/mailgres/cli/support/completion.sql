@@ -18,5 +18,8 @@ SELECT p.name FROM mailgres.providers p WHERE starts_with(p.name, %(start)s) ORD
 -- routes --
 SELECT r.route FROM mailgres.routes r WHERE starts_with(r.route, %(start)s) ORDER BY 1 LIMIT %(most)s
 
+-- suppression_rules --
+SELECT r.name FROM mailgres.suppression_rules r WHERE starts_with(r.name, %(start)s) ORDER BY 1 LIMIT %(most)s
+
 -- rules --
 SELECT r.name FROM mailgres.alert_rules r WHERE starts_with(r.name, %(start)s) ORDER BY 1 LIMIT %(most)s

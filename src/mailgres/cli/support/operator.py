@@ -14,6 +14,7 @@ from mailgres.errors import (
     UnknownProvider,
     UnknownRetryPolicy,
     UnknownRoute,
+    UnknownSuppressionRule,
 )
 from mailgres.sqlstates import from_database
 from mailgres.values.kinds import suggestion
@@ -31,6 +32,7 @@ _LISTS: dict[type[MailgresError], tuple[str, str, str]] = {
     UnknownRoute: ("routes", "route", "routes list"),
     UnknownRetryPolicy: ("policies", "name", "policies list"),
     UnknownAlertRule: ("alert_rules", "name", "alerts rules"),
+    UnknownSuppressionRule: ("suppression_rules", "name", "suppressions rules"),
 }
 """For each error about an unknown name: the query that lists the known names, its key, and the
 command that lists them."""

@@ -167,6 +167,18 @@ SELECT to_jsonb(s) FROM mailgres.suppress(%(entries)s) s
 -- unsuppress --
 SELECT mailgres.unsuppress(%(addresses)s, %(tenant)s)
 
+-- suppression_rules --
+SELECT to_jsonb(r) || jsonb_build_object('expires_after', extract(epoch FROM r.expires_after))
+FROM mailgres.suppression_rules r ORDER BY r.name
+
+-- set_suppression_rule --
+SELECT to_jsonb(r) || jsonb_build_object('expires_after', extract(epoch FROM r.expires_after))
+FROM mailgres.set_suppression_rule(%(rule)s, %(settings)s) r
+
+-- reset_suppression_rule --
+SELECT to_jsonb(r) || jsonb_build_object('expires_after', extract(epoch FROM r.expires_after))
+FROM mailgres.reset_suppression_rule(%(rule)s) r
+
 -- senders --
 SELECT to_jsonb(s) FROM mailgres.senders s
 WHERE %(tenant)s::text IS NULL OR s.tenant_id = %(tenant)s

@@ -1,0 +1,3 @@
+-- 0003_suppression_expiry_index, undone, with emails in the queue.
+
+DROP INDEX public.email_suppressions_expires_at_idx;
