@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import platform
 import signal
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +20,8 @@ from mailgres.http.app import Sampler
 from service.harness import BEARER, PATH, SECRET, Answer, Site, read, request, site
 from worker.harness import until
 
+SYS_TGKILL = 131 if platform.machine() == "aarch64" else 234
+"""The system call that sends a signal to one thread; Linux has one number per architecture."""
 SUMMARY = {"claimed", "sent", "retried", "dead", "lost", "given_back", "refused", "seconds"}
 
 
@@ -203,6 +209,17 @@ def test_a_stopping_service_answers_the_runs_under_way(
     assert answer.json["given_back"] > 0
     assert harness.statuses() == {"sent": answer.json["sent"], "pending": answer.json["given_back"]}
     assert len(accepted(resend)) == answer.json["sent"] <= len(emails)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to one thread")
+def test_a_signal_that_reaches_another_thread_stops_the_service(harness: E2eHarness) -> None:
+    """The main thread, which would run a handler, does not wake up then."""
+    with site(harness) as service:
+        pid = service.process.popen.pid
+        threads = f"/proc/{pid}/task"
+        other = next(int(each) for each in os.listdir(threads) if int(each) != pid)
+        assert ctypes.CDLL(None).syscall(SYS_TGKILL, pid, other, signal.SIGTERM) == 0
+        assert service.process.popen.wait(60) == 0, service.process.log
 
 
 def test_the_trigger_counts_and_logs_dead_letters(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from multiprocessing.context import SpawnProcess
-    from types import FrameType
 
     from mailgres.settings import Settings
     from mailgres.worker.build import Pipeline
@@ -61,25 +59,28 @@ def on_signals(
 ) -> None:
     """Call `stop` at the first SIGTERM or SIGINT; call `again` at the second, to end immediately.
 
-    `stop` runs in a thread: the code that a handler interrupts may hold the lock that `stop` needs.
+    Both run in a thread: the code that a handler interrupts may hold the lock that `stop` needs,
+    and a handler may run late or never, because the main thread runs it when it next wakes up. A
+    signal that another thread received, or that came just before a wait, does not wake it up. So
+    the thread reads the numbers of the signals from a pipe that the interpreter writes immediately.
     """
-    reported: queue.SimpleQueue[int] = queue.SimpleQueue()  # the only kind safe in a handler
-    seen = False
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal seen
-        if seen:
-            again(number)
-        seen = True
-        reported.put(number)
+    received, written = os.pipe()
+    os.set_blocking(written, False)
+    wanted = set(numbers)
 
     def wait() -> None:
-        reported.get()
-        stop()
+        seen = False
+        while True:
+            for number in filter(wanted.__contains__, os.read(received, 64)):
+                if seen:
+                    again(number)
+                seen = True
+                stop()
 
     threading.Thread(target=wait, name="mailgres-signals", daemon=True).start()
-    for number in numbers:
-        signal.signal(number, handle)
+    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    for number in wanted:
+        signal.signal(number, lambda *_: None)  # without a handler nothing would be written
 
 
 def nothing_beside(_pipeline: Pipeline, _stopping: threading.Event) -> nullcontext[None]:
