@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import platform
 import signal
 import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -216,8 +216,8 @@ def test_a_signal_that_reaches_another_thread_stops_the_service(harness: E2eHarn
     """The main thread, which would run a handler, does not wake up then."""
     with site(harness) as service:
         pid = service.process.popen.pid
-        threads = f"/proc/{pid}/task"
-        other = next(int(each) for each in os.listdir(threads) if int(each) != pid)
+        threads = (int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
+        other = next(each for each in threads if each != pid)
         assert ctypes.CDLL(None).syscall(SYS_TGKILL, pid, other, signal.SIGTERM) == 0
         assert service.process.popen.wait(60) == 0, service.process.log
 

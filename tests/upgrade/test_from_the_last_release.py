@@ -16,8 +16,17 @@ from mailgres import __version__, embedded, migrate, resources
 from mailgres.errors import NotMigrated
 from mailgres.schema.release import order
 from mailgres.schema.sources import Sources
+from support.postgres import run_script
 from support.schema import add_revision, copy_migrations
-from upgrade.harness import ENQUEUE, Release, errors, last_wheel, long_waits, watched_server
+from upgrade.harness import (
+    ENQUEUE,
+    Release,
+    RoundTrips,
+    errors,
+    last_wheel,
+    long_waits,
+    watched_server,
+)
 from worker.harness import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -71,6 +80,7 @@ class Queue:
         self.url = embedded.database(server, "queue")
         release.run(self.url, "migrate")
         self.conn = psycopg.connect(self.url, autocommit=True)
+        self.workers: list[subprocess.Popen[str]] = []
 
     def one(self, query: str) -> tuple[object, ...]:
         return self.conn.execute(query.encode()).fetchone() or ()
@@ -81,15 +91,26 @@ class Queue:
         return count
 
     def worker(self) -> subprocess.Popen[str]:
-        return self.release.start(self.url, "worker", "--concurrency", "4", "--worker-name", "old")
+        arguments = ("worker", "--concurrency", "4", "--worker-name", "old")
+        self.workers.append(self.release.start(self.url, *arguments))
+        return self.workers[-1]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.kill()
+                worker.communicate()
+        self.conn.close()
 
 
 @pytest.fixture
 def queue(release: Release) -> Iterator[Queue]:
     with watched_server() as (server, log):
         made = Queue(release, server, log)
-        yield made
-        made.conn.close()
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def stop(worker: subprocess.Popen[str]) -> str:
@@ -109,7 +130,8 @@ def test_a_worker_of_the_last_release_goes_on_during_an_upgrade_and_after_it(
     queue.conn.execute(ENQUEUE, [1000])
     worker = queue.worker()
     until(lambda: queue.sent() > 0, "the worker sends")
-    change = migrate.upgrade(queue.url, directory=directory, sources=sources)
+    with RoundTrips(queue.url) as meanwhile:
+        change = migrate.upgrade(queue.url, directory=directory, sources=sources)
     assert change.before != change.after
     assert change.replaced > 0
     during = queue.sent()
@@ -126,6 +148,7 @@ def test_a_worker_of_the_last_release_goes_on_during_an_upgrade_and_after_it(
     log += stop(worker)
 
     queue.conn.execute(ENQUEUE, [100])
+    assert long_waits(queue.log, meanwhile) == []
     migrate.downgrade(queue.url, queue.release.version, directory=directory)
     assert queue.release.run(queue.url, "migrate", "--check") == "The schema is up to date.\n"
     worker = queue.worker()
@@ -134,7 +157,26 @@ def test_a_worker_of_the_last_release_goes_on_during_an_upgrade_and_after_it(
     assert queue.one(CAPTURED) == (1700, 1700)
     assert [line for line in log.splitlines() if _is_bad(line)] == []
     assert errors(queue.log) == []
-    assert long_waits(queue.log) == []
+
+
+def test_a_worker_of_the_last_release_goes_on_while_the_printed_script_runs(
+    queue: Queue, newer: tuple[Path, Sources]
+) -> None:
+    """Its sessions have compiled functions that return rows of a table that gets a column."""
+    directory, sources = newer
+    queue.conn.execute(ENQUEUE, [500])
+    worker = queue.worker()
+    until(lambda: queue.sent() > 0, "the worker sends")
+    printed = migrate.script(directory=directory, sources=sources)
+    with RoundTrips(queue.url) as meanwhile:
+        run_script(queue.url, printed, "-v", "ON_ERROR_STOP=1")
+    queue.conn.execute(ENQUEUE, [500])
+    until(lambda: queue.sent() == 1000, "everything is sent")
+    log = stop(worker)
+    assert queue.one(CAPTURED) == (1000, 1000)
+    assert [line for line in log.splitlines() if _is_bad(line)] == []
+    assert errors(queue.log) == []
+    assert long_waits(queue.log, meanwhile) == []
 
 
 def _is_bad(line: str) -> bool:

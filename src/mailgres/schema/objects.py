@@ -94,7 +94,7 @@ def current_release(connection: psycopg.Connection[Any]) -> Release | None:
 
 
 def remake_row_functions(connection: psycopg.Connection[Any]) -> None:
-    """Let the functions whose result is a row of a table be replaced: a revision may change it."""
+    """Replace the functions whose result is a row of a table by themselves, after a revision."""
     psycopg.Cursor(connection).execute(QUERIES["remake"])
 
 

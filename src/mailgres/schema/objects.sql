@@ -6,9 +6,24 @@ LEFT JOIN pg_proc p ON p.oid = to_regprocedure(u.name) AND p.prosrc = u.body
 -- remake --
 -- Functions whose result is a row of a table: a session that has one compiled goes on with the old columns
 -- after a revision changed the table, until the function is replaced.
-UPDATE mailgres.schema_objects o SET source = 'made again'
-FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'r'
-WHERE o.object = 'function ' || p.oid::regprocedure::text
+DO $remake$
+DECLARE
+    v_definition text;
+BEGIN
+    IF to_regclass('mailgres.schema_objects') IS NULL THEN
+        RETURN;
+    END IF;
+    FOR v_definition IN
+        SELECT pg_get_functiondef(p.oid)
+        FROM mailgres.schema_objects o
+        JOIN pg_proc p ON o.object = 'function ' || p.oid::regprocedure::text
+        JOIN pg_type t ON t.oid = p.prorettype
+        JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'r'
+    LOOP
+        EXECUTE v_definition;
+    END LOOP;
+END
+$remake$;
 
 -- replace --
 SELECT mailgres.replace_objects(w.wanted)

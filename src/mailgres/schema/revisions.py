@@ -65,12 +65,9 @@ def after_revisions(
     if not context.get_current_heads():
         _run_file(context, "gone.sql")
     elif earlier is not None:
-        objects.remake_row_functions(connection)
         objects.return_to(connection, earlier)
         objects.record_return(connection, earlier)
     else:
-        if changed:
-            objects.remake_row_functions(connection)
         replaced = objects.replace(connection, sources)
     if replaced or changed:
         psycopg.Cursor(connection).execute(_RELOAD)
@@ -87,6 +84,7 @@ def run_frozen(name: str) -> None:
             _run_alone(context, name, text)
         else:
             run_sql(context, text)
+            objects.remake_row_functions(driver(context))
     except psycopg.Error as error:
         raise failure(error, location(name, text, error)) from error
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mailgres import queries
 from mailgres.schema import alone
+from mailgres.schema.objects import QUERIES
 from mailgres.schema.release import WORKS_SINCE, version
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def objects(sources: Sources) -> str:
 
 def _revision(revision: Revision, later: list[str], before: str) -> str:
     own = ""
-    run = f"    EXECUTE $revision$\n{revision.sql}\n$revision$;"
+    run = (
+        f"    EXECUTE $revision$\n{revision.sql}\n$revision$;\n"
+        f"    EXECUTE $again$\n{QUERIES['remake']}\n$again$;"
+    )
     if revision.sql.startswith(alone.FIRST_LINE):
         own = f"\n\nCOMMIT;\n\n{alone.printed(revision.name, revision.sql)}\n\nBEGIN;\n{before}"
         run = ""
