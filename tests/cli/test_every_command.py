@@ -197,6 +197,7 @@ DRY = {
     "recover",
 }  # fmt: skip
 OTHERS = {
+    "adopt",
     *("alerts check", "alerts explain", "alerts list", "alerts rules", "config", "demo", "dev"),
     *("dlq list", "dlq show", "dlq stats", "doctor", "errors explain", "eta", "list"),
     *("policies list", "process", "providers list", "providers test", "routes list", "serve"),

@@ -16,6 +16,7 @@ from mailgres.values.kinds import suggestion
 __all__ = ["main"]
 
 COMMANDS = (
+    "adopt",
     "alerts",
     "cancel",
     "config",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mailgres.cli.support.foreign import inspected, print_report
 from mailgres.cli.support.options import json_option, settings_options
 from mailgres.cli.support.output import as_json, echo_lines
 from mailgres.cli.support.tables import harmless, terminal_width, wrapped
@@ -42,6 +43,7 @@ COLOURS = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
     is_flag=True,
     help="Check the settings and rights of this shell as a worker's, even without providers.",
 )
+@click.option("--foreign", is_flag=True, help="Report on a queue of emails that is not mailgres's.")
 @click.option("--sql", "print_sql", is_flag=True, help="Print the SQL that restores the schema.")
 @settings_options("database_url", "providers", "from_email")
 def doctor(
@@ -54,6 +56,7 @@ def doctor(
     nameservers: tuple[str, ...],
     as_worker: bool,
     print_sql: bool,
+    foreign: bool,
 ) -> None:
     """Check the installation: database, schema, privileges, queue, providers, domain.
 
@@ -63,6 +66,9 @@ def doctor(
     command that fixes it, where there is one. Checks that could not run are listed. Exits with 1 if
     there are errors.
 
+    With --foreign it looks instead for a queue that was written by hand, and explains what is in
+    it and what is wrong with it. It needs read access only.
+
     \b
     Examples:
       mailgres doctor
@@ -70,7 +76,11 @@ def doctor(
       mailgres doctor --only grants --only row-security
       mailgres doctor --json | jq -r '.[] | select(.severity == "error") | .fix'
       mailgres doctor --sql | psql "$DATABASE_URL"
+      mailgres doctor --foreign
     """
+    if foreign:
+        print_report(inspected(settings.database_url), json_=as_json_)
+        return
     if print_sql:
         click.echo(restoring_sql(settings), nl=False)
         return

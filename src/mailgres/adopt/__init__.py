@@ -1,0 +1,39 @@
+"""Take over a queue of emails that was written by hand.
+
+How the parts fit, in the order in which a move uses them:
+
+1. `reading` asks the database in a read-only transaction (`catalog.sql`) and returns values of
+   `catalog`: tables, columns, constraints, functions, triggers, policies, jobs, a sample of rows.
+2. `columns`, `statuses`, `known`, `tables` and `pgmq` decide on those values alone what each
+   column and each status is, with the words of `vocabulary`. The result is a `Proposal`: a `Queue`
+   of `mapping`, and a remark for every guess and every question.
+3. `writers` finds who inserts and who processes; `faults` what is wrong, with the line that shows
+   it.
+4. `inspection` does all of it; `report` explains it in words.
+5. `files` writes the mapping as `adopt.toml` and reads it back; `checking` compares it with the
+   database. From there on the file alone counts: later steps take a `Mapping` without open
+   questions and never look at the vocabulary again.
+"""
+
+from __future__ import annotations
+
+from mailgres.adopt.checking import check
+from mailgres.adopt.files import InvalidMapping, read, write
+from mailgres.adopt.inspection import Inspection, inspect
+from mailgres.adopt.mapping import ASK, NO_PLACE, Mapping, Queue, Source
+from mailgres.adopt.report import report
+
+__all__ = [
+    "ASK",
+    "NO_PLACE",
+    "Inspection",
+    "InvalidMapping",
+    "Mapping",
+    "Queue",
+    "Source",
+    "check",
+    "inspect",
+    "read",
+    "report",
+    "write",
+]

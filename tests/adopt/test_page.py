@@ -1,0 +1,52 @@
+"""docs/moving-in.md shows what the commands print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.program import Program
+
+PAGE = Path(__file__).parents[2] / "docs" / "moving-in.md"
+BLOCKS = re.findall(
+    r"^<!-- ([\w-]+) -->\n```console\n\$ mailgres ([^\n]*)\n(.*?)^```$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def test_the_page_shows_a_hand_rolled_queue_lovable_and_post_office() -> None:
+    shapes = {shape for shape, _, _ in BLOCKS}
+    assert shapes >= {"failed-is-final", "lovable-pgmq", "django-post-office"}
+
+
+@pytest.mark.parametrize(("shape", "command", "output"), BLOCKS)
+def test_the_page_shows_what_the_command_prints(
+    load: Callable[[str], str], tmp_path: Path, shape: str, command: str, output: str
+) -> None:
+    file = tmp_path / "adopt.toml"
+    arguments = command.split()
+    if arguments[0] == "adopt":
+        arguments += ["--file", str(file)]
+    printed = Program(load(shape))(*arguments).replace(str(file), "adopt.toml")
+    lines = [line.rstrip() for line in printed.splitlines()]
+    # A line of dots on the page leaves something out.
+    parts = [
+        part.strip("\n").splitlines() for part in re.split(r"^…\n", output, flags=re.MULTILINE)
+    ]
+    at = 0
+    for part in parts:
+        at = find(part, lines, at)
+    if not output.rstrip().endswith("…"):
+        assert at == len(lines), "the page ends before the output does"
+
+
+def find(part: list[str], lines: list[str], start: int) -> int:
+    """Where lines of the page end in the output."""
+    for at in range(start, len(lines) - len(part) + 1):
+        if lines[at : at + len(part)] == part:
+            return at + len(part)
+    pytest.fail("not printed:\n" + "\n".join(part) + "\n\nbut:\n" + "\n".join(lines[start:]))
