@@ -122,7 +122,7 @@ bench-chaos: $(READY) peers ## Disturb mailgres and four peers (at most 25 minut
 	$(BIN)/python -m benchmarks.chaos
 
 bench-parts: $(READY) peers ## Run the benchmarks of each part (minutes) and keep their results
-	@for name in enqueue claim drain worker providers webhooks events storage operator; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in enqueue claim drain worker providers webhooks events storage operator inbox; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 requirements: $(READY) ## Pin the newest versions, with hashes, in requirements/
 	@scripts/lock.sh $(BIN)/uv

@@ -104,6 +104,20 @@ def test_dev_keeps_its_data_and_the_address_of_its_inbox_until_it_starts_fresh(
         dev.end()
 
 
+def test_a_start_with_a_current_database_loads_nothing_of_migrations(
+    place: Path, tmp_path: Path
+) -> None:
+    """They take longer to load than all the rest: a place in which they cannot be loaded."""
+    with running(("--data-dir", str(place)), dict(os.environ), tmp_path) as dev:
+        dev.end()
+    for name in ("alembic", "sqlalchemy"):
+        (tmp_path / f"{name}.py").write_text(f"raise AssertionError('{name} is loaded')\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with running(("--data-dir", str(place)), env, tmp_path) as dev:
+        assert "mailgres" in page(dev)
+        assert dev.end() == 0
+
+
 def test_two_dev_at_once_have_an_inbox_each_and_neither_drops_the_database_of_the_other(
     place: Path, tmp_path: Path
 ) -> None:

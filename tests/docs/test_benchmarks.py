@@ -22,6 +22,7 @@ MORE = (
     "storage",
     "operator",
     "monitoring",
+    "inbox",
 )
 
 

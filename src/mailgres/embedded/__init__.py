@@ -16,9 +16,9 @@ How it works, all of it in one directory per major version (see `home`):
 
 from .databases import database, database_url
 from .errors import EmbeddedError
-from .session import server
+from .session import is_new, server
 
 OWN_SERVER = "mailgres-dev"
 """The cluster_name of the server that `mailgres dev` and `mailgres demo` start."""
 
-__all__ = ["OWN_SERVER", "EmbeddedError", "database", "database_url", "server"]
+__all__ = ["OWN_SERVER", "EmbeddedError", "database", "database_url", "is_new", "server"]

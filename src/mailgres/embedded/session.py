@@ -49,6 +49,12 @@ def server(
         yield url
 
 
+def is_new(data_dir: Path | None = None) -> bool:
+    """Return whether no server has kept data there yet, of whatever version."""
+    home = find_home(data_dir, 0, os.environ)
+    return not any(home.path.parent.glob("postgresql-*/data"))
+
+
 def _join(data_dir: Path | None, settings: dict[str, str]) -> tuple[FileLock, str]:
     """Become a user of the server by taking the returned lock."""
     cluster.check_settings(settings)

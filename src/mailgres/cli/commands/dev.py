@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import psycopg
 
-from mailgres import database, embedded, migrate
+from mailgres import database, embedded
 from mailgres.cli.support.dev_run import CAPTURE, INBOX_PORT, DevOptions, run_dev
 from mailgres.cli.support.operator import QUERIES, operator
 from mailgres.cli.support.options import setting_option
 from mailgres.cli.support.own_server import own_server, server_options
+from mailgres.cli.support.preloading import preloading
 from mailgres.errors import MailgresError
+from mailgres.schema import status
 from mailgres.settings import load
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from mailgres.settings import Settings
 
 DATABASE = "mailgres_dev"
+_AFTER_THE_SERVER = ("mailgres.worker", "mailgres.inbox", "mailgres.http.dev")
+"""What is needed when the server has started."""
+_FOR_NEW_DATA = ("mailgres.migrate",)
+"""What only a new database needs: it takes longer than all the rest."""
 
 
 @click.command()
@@ -90,7 +96,7 @@ def dev(
 def _guest_settings(flags: dict[str, object], *, send: bool) -> Settings:
     """Return the settings for an existing database, into which no setting is written."""
     settings = load(os.environ, flags, Path()) if send else load({}, flags)
-    if not migrate.status(settings.database_url).is_current:
+    if not status.read(settings.database_url).is_current:
         raise MailgresError(
             f"{database.describe(settings.database_url)} does not have the schema of this version",
             "Run `mailgres migrate` on it, or leave out --database-url: dev has a database of its"
@@ -122,17 +128,27 @@ def _refuse_other_providers(asked: Operator) -> None:
 @contextmanager
 def _own_database(data_dir: Path | None, *, send: bool, fresh: bool) -> Iterator[str]:
     """Yield the URL of the embedded database, with its routes reset."""
-    with own_server(data_dir) as server:
+    with ExitStack() as stack:
+        first = _FOR_NEW_DATA if embedded.is_new(data_dir) else ()
+        with preloading((*first, *_AFTER_THE_SERVER)):
+            server = stack.enter_context(own_server(data_dir))
         if fresh:
             _drop(server)
         url = embedded.database(server, DATABASE)
-        migrate.upgrade(url, on_notice=lambda text: click.echo(text, err=True))
+        if not status.read(url).is_current:
+            _migrate(url)
         with operator(url) as asked:
             if not send:
                 _refuse_live_senders(asked)
             asked.ask("reset_routes")
             asked.ask("reset_default_route")
         yield url
+
+
+def _migrate(url: str) -> None:
+    from mailgres import migrate  # noqa: PLC0415 - alembic takes longer than the rest of a start
+
+    migrate.upgrade(url, on_notice=lambda text: click.echo(text, err=True))
 
 
 def _drop(server: str) -> None:
