@@ -20,7 +20,7 @@ SEED ?= 1
 SEEDS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint format test test-all test-database test-all-postgres freeze revision docs images soak figures bench bench-quick bench-chaos bench-parts bench-monitoring peers requirements release clean
+.PHONY: help venv demo lint format test test-all test-database test-all-postgres freeze revision docs images soak figures bench bench-quick bench-chaos bench-parts bench-monitoring bench-page peers requirements release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ NODE_PEERS := benchmarks/peers/node
 
 bench-monitoring: $(READY) ## Measure the views at ten million emails (15 minutes, 10 GB) and keep the result
 	$(BIN)/python -m benchmarks.monitoring
+
+bench-page: $(READY) ## Measure the operator's page at ten million emails (15 minutes, 10 GB) and keep the result
+	$(BIN)/python -m benchmarks.page
 
 bench: $(READY) peers ## Compare with other queues (at most 20 minutes), keep the results, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks.scorecard

@@ -23,6 +23,7 @@ MORE = (
     "operator",
     "monitoring",
     "inbox",
+    "page",
 )
 
 

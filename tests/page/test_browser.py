@@ -19,7 +19,10 @@ RUN_AXE = """
     axe.run().then((found) => done(told(found)));
 """
 WIDTH = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-PATHS = ("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html")
+PATHS = (
+    *("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html"),
+    *("/dead-letters", "/providers", "/routes", "/tenants", "/alerts", "/suppressions"),
+)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.page.emails import Emails
 from mailgres.page.guard import Guard, Rule
 from mailgres.page.handlers import Handlers
+from mailgres.page.operate import Operate
 from mailgres.page.overview import Overview
 from mailgres.page.rendering import STATIC, pages
 from mailgres.page.sign_in import Gate, Proxy
@@ -53,7 +54,10 @@ class Page:
         self.gate = gate
         self.overview = Overview(self.store)
         handlers = Handlers(self.store, gate, self.overview, looks)
-        self.rules = rules_of(handlers, Emails(self.store, handlers))
+        self.rules = [
+            *rules_of(handlers, Emails(self.store, handlers)),
+            *rules_of_operating(Operate(self.store, handlers)),
+        ]
         guard = Guard(gate, hosts, read_only=looks.read_only)
         self._looks = looks
         self._app = Starlette(
@@ -141,6 +145,30 @@ def rules_of(handlers: Handlers, emails: Emails) -> list[Rule]:
         Rule(f"{email}/retry", "POST", operator, emails.retry),
         Rule(f"{email}/cancel", "POST", operator, emails.cancel),
         Rule(f"{email}/reschedule", "POST", operator, emails.reschedule),
+    ]
+
+
+def rules_of_operating(operate: Operate) -> list[Rule]:
+    """Return the rest of that table: dead letters, and what the queue is made of."""
+    _, viewer, operator = Role
+    return [
+        Rule("/dead-letters", "GET", viewer, operate.show_dead_letters),
+        Rule("/providers", "GET", viewer, operate.show_providers),
+        Rule("/providers/pause", "POST", operator, operate.pause_provider),
+        Rule("/providers/resume", "POST", operator, operate.resume_provider),
+        Rule("/providers/reset", "POST", operator, operate.reset_provider),
+        Rule("/routes", "GET", operator, operate.show_routes),
+        Rule("/routes/pause", "POST", operator, operate.pause_route),
+        Rule("/routes/resume", "POST", operator, operate.resume_route),
+        Rule("/tenants", "GET", viewer, operate.show_tenants),
+        Rule("/tenants/pause", "POST", operator, operate.pause_tenant),
+        Rule("/tenants/resume", "POST", operator, operate.resume_tenant),
+        Rule("/tenants/weight", "POST", operator, operate.set_weight),
+        Rule("/alerts", "GET", viewer, operate.show_alerts),
+        Rule("/alerts/set", "POST", operator, operate.set_rule),
+        Rule("/suppressions", "GET", operator, operate.show_suppressions),
+        Rule("/suppressions/add", "POST", operator, operate.suppress),
+        Rule("/suppressions/remove", "POST", operator, operate.unsuppress),
     ]
 
 

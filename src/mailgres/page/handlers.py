@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse
 from mailgres.page import overview
 from mailgres.page.rendering import pages
 from mailgres.page.sessions import MOST_NAME
-from mailgres.page.users import User
+from mailgres.page.users import Role, User
 from mailgres.web import HEADERS, NotAllowed, relative
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from mailgres.page.overview import Overview
     from mailgres.page.sign_in import Gate
     from mailgres.page.store import PageStore
+
+
+_SHOWN = ("providers", "tenants", "alerts")
+SECTIONS = {Role.VIEWER: _SHOWN, Role.OPERATOR: (*_SHOWN, "routes", "suppressions")}
+"""What the menu has for each role."""
 
 
 class Handlers:
@@ -87,4 +92,6 @@ class Handlers:
             "read_only": self._looks.read_only,
             "may_change": user.is_operator and not self._looks.read_only,
             "has_form": self._looks.has_form,
+            "sections": SECTIONS[user.role],
+            "here": request.url.path.rpartition("/")[2],
         }

@@ -61,7 +61,7 @@ def view_of(found: dict[str, Any]) -> dict[str, Any]:
         "failed_plot": plots.bars(day, FAILED, "Failed in the last 24 hours"),
         "failed_top": plots.top_label(day, FAILED),
         "hours": plots.hours(day),
-        "alerts": [_alert(each, now) for each in found["alerts"]],
+        "alerts": [alert_of(each, now) for each in found["alerts"]],
         "providers": [_provider(each, now) for each in found["providers"]],
         "routes": [_route(each, now) for each in found["routes"]],
         "tenants": [_tenant(each, now) for each in found["tenants"]],
@@ -112,7 +112,8 @@ def _count(state: dict[str, Any]) -> str:
     return plots.number(state["emails"]) + ("+" if state["at_least"] else "")
 
 
-def _alert(alert: dict[str, Any], now: datetime) -> dict[str, Any]:
+def alert_of(alert: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Return an alert as pages show it."""
     return {
         "rule": alert["rule"],
         "subject": alert["subject"] or "",
@@ -125,7 +126,7 @@ def _alert(alert: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _provider(provider: dict[str, Any], now: datetime) -> dict[str, Any]:
-    state, mood = _state_of(provider, now)
+    state, mood = state_of(provider, now)
     return {
         "name": provider["provider"],
         "kind": provider["kind"],
@@ -138,7 +139,7 @@ def _provider(provider: dict[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def _state_of(provider: dict[str, Any], now: datetime) -> tuple[str, str]:
+def state_of(provider: dict[str, Any], now: datetime) -> tuple[str, str]:
     """Say whether a provider sends, and if not, why and until when."""
     paused = words.instant(provider["paused_until"])
     if not provider["enabled"]:

@@ -174,3 +174,68 @@ SELECT public.cancel_email(%(id)s, %(reason)s)
 
 -- reschedule --
 SELECT public.reschedule_email(%(id)s, %(at)s)
+
+-- providers --
+SELECT to_jsonb(p) AS row FROM public.email_providers p ORDER BY p.provider
+
+-- routes --
+SELECT to_jsonb(r) AS row FROM mailgres.route_states() r ORDER BY r.route
+
+-- tenants --
+SELECT to_jsonb(t) AS row FROM public.email_tenant_fairness t
+WHERE %(name)s::text IS NULL OR t.tenant_id = %(name)s
+ORDER BY t.paused DESC, t.backlog DESC, t.total_processed DESC, t.tenant_id LIMIT 100
+
+-- alerts --
+SELECT to_jsonb(a) AS row FROM public.email_alerts a ORDER BY a.severity, a.rule, a.subject LIMIT 100
+
+-- alert_rules --
+SELECT to_jsonb(r) AS row FROM mailgres.alert_rules r ORDER BY r.name
+
+-- suppressions --
+SELECT to_jsonb(s) AS row FROM mailgres.find_suppressions(%(filter)s, 100) s
+
+-- dead_letters --
+SELECT jsonb_build_object(
+    'size', (SELECT to_jsonb(s) FROM public.email_dlq_size s),
+    'codes', (SELECT coalesce(jsonb_agg(to_jsonb(x)), '[]') FROM (
+        SELECT c.* FROM public.email_dlq_by_code c ORDER BY c.emails DESC, c.error_code LIMIT 50) x),
+    'tenants', (SELECT coalesce(jsonb_agg(to_jsonb(x)), '[]') FROM (
+        SELECT t.* FROM public.email_dlq_by_tenant t ORDER BY t.emails DESC, t.tenant_id LIMIT 50) x),
+    'templates', (SELECT coalesce(jsonb_agg(to_jsonb(x)), '[]') FROM (
+        SELECT t.template_type, t.failed, t.total FROM public.email_failure_rate_by_template t
+        WHERE t.failed > 0 ORDER BY t.failed DESC, t.template_type LIMIT 50) x),
+    'ages', (SELECT coalesce(jsonb_agg(to_jsonb(a)), '[]') FROM public.email_dlq_by_age a)) AS found
+
+-- pause_provider --
+SELECT mailgres.pause_provider(%(name)s, coalesce(mailgres.now() + %(length)s::interval, 'infinity'), %(reason)s)
+
+-- resume_provider --
+SELECT mailgres.resume_provider(%(name)s)
+
+-- reset_provider --
+SELECT mailgres.reset_provider(%(name)s)
+
+-- pause_route --
+SELECT mailgres.pause_route(%(name)s)
+
+-- resume_route --
+SELECT mailgres.resume_route(%(name)s)
+
+-- pause_tenant --
+SELECT mailgres.pause_tenant(%(name)s, %(reason)s)
+
+-- resume_tenant --
+SELECT mailgres.resume_tenant(%(name)s)
+
+-- set_tenant_weight --
+SELECT mailgres.set_tenant_weight(%(name)s, %(weight)s)
+
+-- set_alert_rule --
+SELECT to_jsonb(r) FROM mailgres.set_alert_rule(%(name)s, %(threshold)s::double precision, p_enabled => %(enabled)s) r
+
+-- suppress --
+SELECT to_jsonb(s) AS row FROM mailgres.suppress(%(entries)s) s
+
+-- unsuppress --
+SELECT mailgres.unsuppress(ARRAY[%(name)s], %(tenant)s) AS address

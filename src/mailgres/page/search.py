@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mailgres.page.users import Role
 
 PAGE_SIZE = 50
-STEPS = (1_000, 20_000)
+STEPS = (1_000, 10_000)
 """Emails that the first step reads, and each further one."""
 BUDGET_SECONDS = 0.08
 """Seconds after which no further step is started."""
