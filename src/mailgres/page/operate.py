@@ -1,4 +1,4 @@
-"""Operates providers, routes, tenants, alerts and suppressions by the functions of the command line.
+"""Operates providers, routes, tenants, alerts, suppressions by the functions of the command line.
 
 Also shows dead letters by reason, code, tenant and template, with the runbook.
 """
