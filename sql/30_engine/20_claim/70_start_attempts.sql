@@ -36,10 +36,11 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM mailgres.tenants t
               WHERE t.tenant_id = q.tenant_id AND t.paused_at IS NOT NULL)
-          AND NOT EXISTS (
-              SELECT FROM mailgres.providers p
-              WHERE p.name = q.provider AND NOT mailgres.is_usable(p)
-                AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked))
+          -- an array, so that each provider is checked once and not for every email
+          AND (q.provider = ANY (ARRAY(
+              SELECT p.name FROM mailgres.providers p
+              WHERE NOT mailgres.is_usable(p)
+                AND (p.probe_token IS DISTINCT FROM p_token OR NOT p_checked)))) IS NOT TRUE
         RETURNING q.id
     )
     SELECT coalesce(array_agg(b.id), '{}') INTO v_started FROM started b;
