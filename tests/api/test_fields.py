@@ -90,6 +90,8 @@ REQUIRED_CHECKS = {
     "ignore_suppression",  # every value of its type is valid
 }
 """The fields that `fault_of` checks for every email; the others are checked if one is given."""
+IN_THE_SHORT_INSERT = {"priority", "scheduled_for"}
+"""The fields with which `enqueue_email` still uses its statement for most requests."""
 SENT_BY_ANY_PROCESSOR = {"recipient_email", "html", "text", "tags", "attachments"}
 """Fields of the message that `is_plain` need not name.
 
@@ -181,10 +183,11 @@ PLACES: dict[str, Callable[[psycopg.Connection], Iterable[str]]] = {
     "sql/40_api/40_enqueue_email.sql, arguments": lambda conn: catalog(conn, ARGUMENTS),
     "sql/40_api/40_enqueue_email.sql, INSERT": lambda _: [
         "attachments",
-        *words(part("sql/40_api/40_enqueue_email.sql", "INSERT INTO public.email_queue", ")")),
+        *words(part("sql/40_api/40_enqueue_email.sql", "IF v_options THEN", ")")),
     ],
     "sql/40_api/40_enqueue_email.sql, v_options": lambda _: [
         *REQUIRED_CHECKS,
+        *IN_THE_SHORT_INSERT,
         *re.findall(r"p_(\w+)", part("sql/40_api/40_enqueue_email.sql", "num_nonnulls(", ") > 0")),
     ],
     "sql/40_api/40_enqueue_email.sql, v_request": lambda _: re.findall(

@@ -48,13 +48,33 @@ class Sender:
         self._starter = AttemptStarter(store, lease)
         self._limits = LimitWatch(store)
 
-    def send(self, emails: Sequence[ClaimedEmail]) -> list[Outcome]:
+    def render_ahead(self, emails: Sequence[ClaimedEmail]) -> Sequence[Message | Outcome] | None:
+        """Render emails that wait for a free sender; None if this does not help.
+
+        Without keys, calls start together and end together, and all senders would render at the
+        same moment. Attachments are not read ahead: they may be large.
+        """
+        idempotent = self.providers[emails[0].provider].capabilities.idempotent
+        if idempotent or any(email.has_attachments for email in emails):
+            return None
+        try:
+            return self.renderer.render(emails)
+        except Exception:  # noqa: BLE001 - the sender renders it and handles the fault
+            return None
+
+    def send(
+        self,
+        emails: Sequence[ClaimedEmail],
+        rendered: Sequence[Message | Outcome] | None = None,
+    ) -> list[Outcome]:
         """Send emails that were claimed for one provider, and return their outcomes.
 
-        Emails that `start_attempts` refused are already settled in the database: no outcome.
+        `rendered`: what `render_ahead` returned for them. Emails that `start_attempts` refused are
+        already settled in the database: no outcome.
         """
         provider = self.providers[emails[0].provider]
-        rendered = self.renderer.render(emails)
+        if rendered is None:
+            rendered = self.renderer.render(emails)
         outcomes = [item for item in rendered if isinstance(item, Outcome)]
         messages = [item for item in rendered if isinstance(item, Message)]
         if messages and not provider.capabilities.idempotent:

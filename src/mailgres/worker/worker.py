@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from mailgres.model import ClaimedEmail
+    from mailgres.model import ClaimedEmail, Message
     from mailgres.sender import Sender
     from mailgres.worker.store import Store
 
@@ -56,6 +56,14 @@ class Summary:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The emails of one call; `rendered` is set if that was done before a sender was free."""
+
+    emails: list[ClaimedEmail]
+    rendered: Sequence[Message | Outcome] | None = None
+
+
 class Worker:
     """Works on the queue until stopped, or until the queue is empty."""
 
@@ -83,7 +91,7 @@ class Worker:
         self.claimer = Claimer(store, list(sender.providers), lease, poll)
         self.finisher = Finisher(store, self.held)
         self.keeper = LeaseKeeper(store, self.held, lease)
-        self._jobs: queue.SimpleQueue[list[ClaimedEmail] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._senders = [
             threading.Thread(target=self._send_jobs, name=f"mailgres-sender-{n}", daemon=True)
             for n in range(concurrency)
@@ -189,8 +197,10 @@ class Worker:
             pass
 
     def _put_jobs(self, emails: Sequence[ClaimedEmail]) -> None:
-        for job in self._batches(emails):
-            self._jobs.put(job)
+        for batch in self._batches(emails):
+            # Jobs that wait mean that no sender is free.
+            busy = not self._jobs.empty() and not self._is_over()
+            self._jobs.put(Job(batch, self.sender.render_ahead(batch) if busy else None))
 
     def _rest(self) -> bool:
         """Wait until there may be work; always true, because a run never ends by itself."""
@@ -240,16 +250,17 @@ class Worker:
 
     def _send_jobs(self) -> None:
         """Send jobs until one is None; each sender thread runs this."""
-        while (emails := self._jobs.get()) is not None:
-            self._send(emails)
+        while (job := self._jobs.get()) is not None:
+            self._send(job)
 
-    def _send(self, emails: list[ClaimedEmail]) -> None:
+    def _send(self, job: Job) -> None:
         """Send a job. If our own code fails, send each email alone, so that it harms no other.
 
         A fixed batch has one key and cannot be split here: the next claim does that.
         """
+        emails = job.emails
         try:
-            outcomes = self.sender.send(emails)
+            outcomes = self.sender.send(emails, job.rendered)
         except (*UNREACHABLE, NotMade) as error:
             # Whether start_attempts committed or not, the call was not made, or does not count.
             log.log(level(error), "not sent", extra=_about("send", emails, error))
@@ -262,7 +273,7 @@ class Worker:
                 self.finisher.put([Outcome(email, _not_prepared(email, place)) for email in emails])
             else:
                 for email in emails:
-                    self._send([email])
+                    self._send(Job([email]))
         else:
             reported = {outcome.email.id for outcome in outcomes}
             self.finisher.put(outcomes)
@@ -307,9 +318,10 @@ class Worker:
         emails: list[ClaimedEmail] = []
         while True:
             try:
-                emails += self._jobs.get_nowait() or []
+                job = self._jobs.get_nowait()
             except queue.Empty:
                 return emails
+            emails += job.emails if job else []
 
     def _give_back(self, emails: Sequence[ClaimedEmail]) -> None:
         """Give back emails that were not sent, as soon as the database answers."""
