@@ -47,7 +47,7 @@ def migrate(
       mailgres migrate
       mailgres migrate --check
       mailgres migrate --dry-run
-      mailgres migrate --sql > mailgres.sql && psql -1 -v ON_ERROR_STOP=1 -f mailgres.sql
+      mailgres migrate --sql > mailgres.sql && psql -v ON_ERROR_STOP=1 -f mailgres.sql
       mailgres migrate --downgrade 0.1.0
     """
     if sum((print_sql, only_check, dry_run, downgrade is not None)) > 1:
