@@ -61,8 +61,75 @@ def test_a_place_that_cannot_be_written_is_an_error(load: Load, tmp_path: Path) 
     assert "--file" in hint
 
 
-def test_adopt_alone_says_what_to_give(empty_database_url: str) -> None:
-    assert "--inspect" in Program(empty_database_url).misused("adopt")
+@pytest.mark.parametrize("given", [(), ("--inspect", "--dry-run")])
+def test_adopt_does_one_thing_at_a_time(empty_database_url: str, given: tuple[str, ...]) -> None:
+    message = Program(empty_database_url).misused("adopt", *given)
+    assert message == "Say what to do: --inspect or --dry-run."
+
+
+def test_a_dry_run_lists_every_open_question_first(load: Load, tmp_path: Path) -> None:
+    program, file = Program(load("drizzle-serial")), tmp_path / "adopt.toml"
+    program("adopt", "--inspect", "--file", str(file))
+    done = program.run("adopt", "--dry-run", "--file", str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "Error: 2 questions of the mapping are open:",
+        "  public.email_queue, statuses: archived: What does 'archived' mean?",
+        "  public.email_queue, timezone: In which time zone are the times that have none?",
+        'Hint: Replace each "?" in the file by an answer.',
+    ]
+
+
+def test_a_dry_run_counts_with_samples_and_its_query(load: Load, tmp_path: Path) -> None:
+    url, file = load("drizzle-serial"), tmp_path / "adopt.toml"
+    program = Program(url)
+    program("adopt", "--inspect", "--file", str(file))
+    text = file.read_text(encoding="utf-8")
+    text = text.replace('timezone = "?"', 'timezone = "UTC"')
+    file.write_text(text.replace('archived = "?"', 'archived = "unknown"'), encoding="utf-8")
+    before = dump(url)
+    printed = program("adopt", "--dry-run", "--file", str(file))
+    lines = printed.splitlines()
+    assert lines[0] == "public.email_queue: 41 rows"
+    assert "         18  waiting     would be sent (1 older than 30 days)" in lines
+    assert "          4  unmappable  cannot be mapped: listed, and left where they are" in lines
+    assert any("unmappable" in line and "no usable address" in line for line in lines)
+    assert lines[-1] == "Nothing was changed: this was a dry run."
+    assert "SELECT" not in printed
+    assert "SELECT r.id" in program("adopt", "--dry-run", "--sql", "--file", str(file))
+    assert dump(url) == before
+
+
+def test_a_dry_run_without_a_mapping_says_how_to_get_one(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "adopt.toml"
+    what, hint = Program(empty_database_url).fails("adopt", "--dry-run", "--file", str(file))
+    assert what == f"Cannot read {file}: No such file or directory"
+    assert "--inspect" in hint
+    file.write_bytes(b"\xff")
+    what, _ = Program(empty_database_url).fails("adopt", "--dry-run", "--file", str(file))
+    assert what == f"Cannot read {file}: it is not UTF-8"
+
+
+def test_a_mapping_of_another_database_is_refused_by_its_table(
+    load: Load, empty_database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "adopt.toml"
+    Program(load("failed-is-final"))("adopt", "--inspect", "--file", str(file))
+    what, _ = Program(empty_database_url).fails("adopt", "--dry-run", "--file", str(file))
+    assert what == "there is no table public.email_queue"
+
+
+@pytest.mark.parametrize("shape", ["failed-is-final", "drizzle-serial", "scheduled-trigger-fed"])
+def test_migrate_points_to_the_guide_and_changes_nothing(load: Load, shape: str) -> None:
+    url = load(shape)
+    before = dump(url)
+    what, hint = Program(url).fails("migrate")
+    assert what.endswith("already exists")
+    assert "docs/moving-in.md" in hint
+    assert "mailgres doctor --foreign" in hint
+    assert dump(url) == before
 
 
 def test_a_database_without_a_queue_is_an_error(empty_database_url: str) -> None:

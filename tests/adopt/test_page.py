@@ -31,7 +31,10 @@ def test_the_page_shows_what_the_command_prints(
     arguments = command.split()
     if arguments[0] == "adopt":
         arguments += ["--file", str(file)]
-    printed = Program(load(shape))(*arguments).replace(str(file), "adopt.toml")
+    program = Program(load(shape))
+    if "--dry-run" in arguments:
+        program("adopt", "--inspect", "--file", str(file))
+    printed = program(*arguments).replace(str(file), "adopt.toml")
     lines = [line.rstrip() for line in printed.splitlines()]
     # A line of dots on the page leaves something out.
     parts = [

@@ -194,10 +194,9 @@ DRY = {
     "suppressions set-rule", "suppressions reset-rule",
     "senders allow", "senders disallow",
     "producers bind", "producers unbind", "quarantine start", "quarantine release",
-    "recover",
+    "recover", "adopt",
 }  # fmt: skip
 OTHERS = {
-    "adopt",
     *("alerts check", "alerts explain", "alerts list", "alerts rules", "config", "demo", "dev"),
     *("dlq list", "dlq show", "dlq stats", "doctor", "errors explain", "eta", "list"),
     *("policies list", "process", "providers list", "providers test", "routes list", "serve"),

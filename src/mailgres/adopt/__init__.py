@@ -13,11 +13,14 @@ How the parts fit, in the order in which a move uses them:
 5. `files` writes the mapping as `adopt.toml` and reads it back; `checking` compares it with the
    database. From there on the file alone counts: later steps take a `Mapping` without open
    questions and never look at the vocabulary again.
+6. `expressions` turns a mapping into one query that says what becomes of each row (`rows.sql`), and
+   `counting` counts by it. A move imports by the same query, so that it does what was counted.
 """
 
 from __future__ import annotations
 
 from mailgres.adopt.checking import check
+from mailgres.adopt.counting import Plan, count, plan_for
 from mailgres.adopt.files import InvalidMapping, read, write
 from mailgres.adopt.inspection import Inspection, inspect
 from mailgres.adopt.mapping import ASK, NO_PLACE, Mapping, Queue, Source
@@ -29,10 +32,13 @@ __all__ = [
     "Inspection",
     "InvalidMapping",
     "Mapping",
+    "Plan",
     "Queue",
     "Source",
     "check",
+    "count",
     "inspect",
+    "plan_for",
     "read",
     "report",
     "write",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from mailgres.adopt.catalog import Rows, Table
 
 DEPTH: Final = 3
+_MOST: Final = 0.8
+"""A few values of another kind are mistakes, to be listed later."""
 _TAG: Final = re.compile(r"<[a-zA-Z!/][^>]*>")
 _SEVERAL: Final = re.compile(r"[^\s,;<>@]+@[^\s,;<>@]+\s*>?\s*[,;].*@")
 _ZONE: Final = re.compile(r"(?:AT TIME ZONE|timezone\() *'([^']+)'", re.IGNORECASE)
@@ -89,8 +92,9 @@ def _kind(values: list[Any]) -> str | None:
     """Return the kind of values in JSON."""
     if not values:
         return None
-    kinds = {_kind_of(one) for value in values for one in _elements(value)}
-    return kinds.pop() if len(kinds) == 1 else "text"
+    kinds = Counter(_kind_of(one) for value in values for one in _elements(value))
+    ((kind, number),) = kinds.most_common(1) or (("text", 0),)
+    return kind if number >= _MOST * kinds.total() else "text"
 
 
 def _kind_of(value: object) -> str:

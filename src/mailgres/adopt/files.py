@@ -22,6 +22,7 @@ from mailgres.adopt.mapping import (
     Source,
     Templates,
 )
+from mailgres.adopt.statuses import normal
 from mailgres.adopt.vocabulary import FIELDS, MEANINGS
 from mailgres.errors import MailgresError
 from mailgres.values.kinds import suggestion
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 HEAD: Final = """\
-# How mailgres reads this queue. Written by `mailgres adopt --inspect`; edit it. "?" is a question
-# that you have to answer. "guess" says why a value was chosen; check each. A column with "" is not
-# imported and stays in the old table.
+# How mailgres reads this queue. Written by `mailgres adopt --inspect`; edit it, then run
+# `mailgres adopt --dry-run`. "?" is a question that you have to answer. "guess" says why a value
+# was chosen; check each. A column with "" is not imported and stays in the old table.
 """
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SCALARS: Final = (
@@ -216,7 +217,7 @@ def _once(queue: Queue, where: str) -> None:
 def _read_statuses(given: object, where: str) -> dict[str, str]:
     found = {}
     for status, what in _table(given, f"{where}: statuses").items():
-        key = status.strip().lower()
+        key = normal(status)
         found[key] = str(what) if what == ASK else _meaning(what, f"{where}: statuses.{status}")
     return found
 
@@ -230,7 +231,7 @@ def _read_priorities(given: object, where: str) -> dict[str, int]:
     for value, ours in _table(given, f"{where}: priorities").items():
         if not isinstance(ours, int) or isinstance(ours, bool) or not 1 <= ours <= 9:  # noqa: PLR2004
             raise InvalidMapping(f"{where}: priorities.{value} is not a number from 1 to 9")
-        found[value.strip().lower()] = ours
+        found[normal(value)] = ours
     return found
 
 

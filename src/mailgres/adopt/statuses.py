@@ -21,8 +21,13 @@ _NUMBER: Final = re.compile(r"\b(\d+)\b")
 
 
 def normal(status: str) -> str:
-    """Return a status in the form in which rows are compared: lower case, no space around."""
-    return status.strip().lower()
+    """Return a status in the form in which rows are compared: lower case, no space around.
+
+    Only ASCII is changed, as SQL's lower() does in the collation C: the result must not depend on
+    the locale of the database.
+    """
+    trimmed = status.strip(" \t\n\r")
+    return "".join(one.lower() if one.isascii() else one for one in trimmed)
 
 
 def found_values(table: Table, column: str, rows: Rows) -> dict[str, str]:

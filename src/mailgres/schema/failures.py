@@ -18,7 +18,8 @@ _HINTS: dict[type[psycopg.Error], str] = {
     ),
     psycopg.errors.DuplicateTable: (
         "Nothing was changed. mailgres needs this name in schema public: rename your table"
-        " (ALTER TABLE … RENAME TO …) and run `mailgres migrate` again."
+        " (ALTER TABLE … RENAME TO …) and run `mailgres migrate` again. If it belongs to a queue of"
+        " your own, read docs/moving-in.md first: `mailgres doctor --foreign` explains that queue."
     ),
     psycopg.errors.DependentObjectsStillExist: (
         "Nothing was changed. Save the definition of your object, drop it, run `mailgres migrate`"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mailgres.adopt import write
+from mailgres.cli.support.adopt_plan import plan_lines, planned
 from mailgres.cli.support.foreign import inspected, print_report
 from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.output import echo_lines
 from mailgres.errors import MailgresError
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--inspect", "inspect_", is_flag=True, help="Explain the queue; write the mapping.")
+@click.option(
+    "--dry-run", is_flag=True, help="Count what would become of each row; change nothing."
+)
 @click.option(
     "--table",
     "tables",
@@ -34,36 +39,45 @@ if TYPE_CHECKING:
     help="The mapping.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the mapping if there is one.")
+@click.option("--sql", "print_sql", is_flag=True, help="With --dry-run: print the query, too.")
 @database_url_option
 def adopt(
     *,
     inspect_: bool,
+    dry_run: bool,
     tables: tuple[str, ...],
     path: Path,
     overwrite: bool,
+    print_sql: bool,
     database_url: str | None,
 ) -> None:
     """Understand a queue of emails that you wrote by hand, and map it to ours.
 
     --inspect reads the catalog and a sample of rows. It explains which table is the queue, what
     each column and each status is, who inserts, who processes and what is wrong, and writes the
-    mapping to a file that you edit. It changes nothing in the database.
+    mapping to a file that you edit. --dry-run reads that file and all rows, and says how many would
+    be sent, are in flight, are history or cannot be mapped, with samples. Neither changes anything
+    in the database.
 
     \b
     Examples:
       mailgres adopt --inspect
       mailgres adopt --inspect --table public.email_queue --file queue.toml
+      mailgres adopt --dry-run
+      mailgres adopt --dry-run --sql
     """
-    if not inspect_:
-        raise click.UsageError("Say what to do: --inspect.")
+    if inspect_ == dry_run:
+        raise click.UsageError("Say what to do: --inspect or --dry-run.")
+    if dry_run:
+        echo_lines(plan_lines(planned(database_url, path), with_query=print_sql))
+        return
     if path.exists() and not overwrite:
         raise MailgresError(
             f"{path} is there already; it may have answers of yours",
             "Give --overwrite to replace it, or --file to write another one.",
         )
     found = inspected(database_url, tables)
-    text = write([each.proposal for each in found.queues])
-    _save(path, text)
+    _save(path, write([each.proposal for each in found.queues]))
     print_report(found, json_=False)
     click.echo(f"\n{_next(found, path)}")
 
