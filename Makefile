@@ -101,12 +101,8 @@ figures: $(READY) ## Accept what an email costs now, in tests/cost/figures.json
 
 peers: .venv-peers/.ready ## Install the queues that the benchmarks compare with, in environments of their own
 
-# A peer that cannot be installed does not stop the others: the scorecard reports it as missing.
-NODE_PEERS := benchmarks/peers/node
-.venv-peers/.ready: requirements/peers.txt $(NODE_PEERS)/package-lock.json
-	python3 -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet --requirement $<
-	-cd $(NODE_PEERS) && npm ci --silent --no-audit --no-fund
+.venv-peers/.ready: requirements/peers.txt benchmarks/peers/node/package-lock.json scripts/make_peers.sh
+	@scripts/make_peers.sh
 	@touch $@
 
 bench-monitoring: $(READY) ## Measure the views at ten million emails (15 minutes, 10 GB) and keep the result

@@ -19,14 +19,14 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks import harness, roster
 from benchmarks.faults import FAULTS, Server
-from benchmarks.measures import calls
+from benchmarks.measures import Call, calls
 from benchmarks.peer_process import PeerFailed, PeerProcess, clock
 from mailgres import embedded
 
@@ -47,8 +47,8 @@ class Sizes:
     patience_s: float
 
 
-FULL = Sizes(25, 10, 600, 3, 5, 4, 15)
-QUICK = Sizes(8, 10, 200, 1.5, 2, 1.5, 8)
+FULL = Sizes(25, 10, 600, 3, 5, 5, 15)
+QUICK = Sizes(8, 10, 200, 1.5, 2, 2, 14)
 TRIAL = Sizes(60, 20, 40, 0.3, 0.5, 0.3, 10)
 AT_ONCE = 20
 """Calls that every worker makes at once."""
@@ -113,14 +113,14 @@ class Scene:
         self.fill(self.sizes.warm_up)
         self.work()
         self.worker.wait_until_done(self.sizes.warm_up)
-        times = sorted(at for _, at in calls(self.path))
+        times = sorted(call.at for call in calls(self.path))
         most = AT_ONCE / (self.sizes.delay_ms / 1000)
         self.rate = min(most, len(times) / max(1e-3, (times[-1] - times[0]) / 1e9))
 
     def wait_for_the_rest(self) -> None:
         """Wait until all emails were sent, or nothing happens any more."""
         seen, changed_at = -1, time.monotonic()
-        while (sent := len({number for number, _ in calls(self.path)})) < self.first:
+        while (sent := len({call.number for call in calls(self.path)})) < self.first:
             if sent != seen:
                 seen, changed_at = sent, time.monotonic()
             elif time.monotonic() - changed_at > self.sizes.patience_s:
@@ -133,39 +133,74 @@ class Scene:
             return int(witness.ask("left"))
 
 
+@dataclass(frozen=True)
+class Windows:
+    """When the rate before and the rate after a disturbance are measured."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+    @staticmethod
+    def rate(made: list[Call], window: tuple[int, int]) -> float | None:
+        """Return the calls per second; None if the window is empty."""
+        start, end = window
+        seconds = (end - start) / 1e9
+        return sum(start <= call.at < end for call in made) / seconds if seconds > 0 else None
+
+
 def disturb(scene: Scene, fault: str) -> dict[str, Any]:
     """Run one scene; returns its figures."""
     sizes = scene.sizes
     scene.measure_rate()
-    whole = sizes.before_s + sizes.fault_s + sizes.after_s
-    scene.arrive(1.2 * whole if fault != LOAD else sizes.before_s)
-    start = clock()
+    scene.arrive(3 * sizes.before_s)
+    before = (start := clock(), start + int(sizes.before_s * 1e9))
     time.sleep(sizes.before_s)
-    disturbed = clock()
+    scene.rate = Windows.rate(calls(scene.path), before) or scene.rate
+    if fault != LOAD:  # enough for the rest, at the rate just seen
+        scene.arrive(1.5 * (sizes.fault_s + sizes.after_s))
     with FAULTS[fault](scene):
         time.sleep(sizes.fault_s)
     over = clock()
     time.sleep(sizes.after_s)
     end = clock()
     scene.wait_for_the_rest()
+    return figures(scene, Windows(before, (over, end)))
+
+
+def figures(scene: Scene, windows: Windows) -> dict[str, Any]:
+    """Return what the recorded calls say. Without emails after the disturbance no rate is known."""
     made = calls(scene.path)
-    times = Counter(number for number, _ in made)
-    if len(times) == scene.first:  # after the last call there is nothing to do
-        end = min(end, max(at for _, at in made) + 1)
-    never = scene.first - len(times)
+    called = {call.number for call in made}
+    never = scene.first - len(called)
     stuck = min(never, scene.left()) if never else 0
-    before = sum(start <= at < disturbed for _, at in made) / ((disturbed - start) / 1e9)
-    after = sum(over <= at < end for _, at in made) / (max(1, end - over) / 1e9)
-    if end <= over:
-        raise PeerFailed("all emails were sent before the disturbance was over")
+    over, end = windows.after
+    if not never:  # after the last call there is nothing to do
+        end = min(end, max(call.at for call in made) + 1)
+    before, after = windows.rate(made, windows.before), windows.rate(made, (over, end))
+    known = before is not None and after is not None and before > 0
     return {
         "emails": scene.first,
-        "before_per_s": round(before),
-        "after_per_s": round(after),
-        "recovery_percent": round(100 * after / before) if before else 0,
+        "before_per_s": round(before or 0),
+        "after_per_s": None if after is None else round(after),
+        "recovery_percent": round(100 * (after or 0) / (before or 1)) if known else None,
         "lost": never - stuck,
         "stuck": stuck,
-        "doubled": sum(count > 1 for count in times.values()),
+        **repeated(made),
+    }
+
+
+def repeated(made: list[Call]) -> dict[str, int]:
+    """Count emails that were sent twice, and calls that only repeated an idempotency key.
+
+    A provider with keys drops a call whose key it has seen.
+    """
+    first_of_key = {(call.number, call.key): call for call in made if call.key != "-"}
+    sent = Counter(number for number, _ in first_of_key)
+    sent.update(call.number for call in made if call.key == "-")
+    keyed = sum(call.key != "-" for call in made)
+    return {
+        "doubled": sum(count > 1 for count in sent.values()),
+        "repeated_keys": keyed - len(first_of_key),
     }
 
 
@@ -209,9 +244,12 @@ def main() -> None:
     parser.add_argument("--trial", action="store_true", help="mailgres alone; nothing is stored")
     parser.add_argument("--fault", choices=FAULTS, help="only this one; nothing is stored")
     parser.add_argument("--only", help="only this queue; nothing is stored")
+    parser.add_argument("--minutes", type=float, help="another limit, for a busy machine")
     given = parser.parse_args()
     kind = "trial" if given.trial else "quick" if given.quick else "full"
     sizes = {"trial": TRIAL, "quick": QUICK, "full": FULL}[kind]
+    if given.minutes:
+        sizes = replace(sizes, minutes=given.minutes)
     only = roster.OURS if given.trial else given.only
     entries = [e for e in roster.ROSTER if e.chaos and only in (None, e.name)]
     faults = [given.fault] if given.fault else list(FAULTS)

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
@@ -53,13 +53,21 @@ def enqueue(contender: Contender, one_by_one: int, in_bulk: int) -> dict[str, An
     }
 
 
-def calls(path: Path) -> list[tuple[int, int]]:
-    """Return the recorded calls: the number of the email, and the time."""
+class Call(NamedTuple):
+    """A recorded call: the number of the email, the time, and the idempotency key or `-`."""
+
+    number: int
+    at: int
+    key: str
+
+
+def calls(path: Path) -> list[Call]:
+    """Return the recorded calls."""
     if not path.exists():
         return []
     # A killed peer may have written half of its last line.
     whole = path.read_text().rpartition("\n")[0].splitlines()
-    return [(int(number), int(at)) for number, at in (line.split() for line in whole)]
+    return [Call(int(number), int(at), key) for number, at, key in map(str.split, whole)]
 
 
 def latency(contenders: list[Contender], samples: int) -> dict[str, dict[str, Any]]:
@@ -80,7 +88,8 @@ def latency(contenders: list[Contender], samples: int) -> dict[str, dict[str, An
                 committed[each.entry.name][number] = each.enqueue(1)["committed_ns"]
         time.sleep(1)
         return {
-            name: _quantiles(committed[name], dict(calls(path))) for name, path in paths.items()
+            name: _quantiles(committed[name], {call.number: call.at for call in calls(path)})
+            for name, path in paths.items()
         }
 
 
@@ -121,7 +130,7 @@ def growth(free: Contender, grown: Contender, rows: int, rounds: int) -> dict[st
     grown.producer.ask("grow", rows, rows)
     grown.count = free.count
     found: tuple[list[Drained], list[Drained]] = ([], [])
-    grown.drain(count=free.count // 4 + 1)
+    grown.drain(count=100)
     for _ in range(rounds):
         found[0].append(free.drain())
         found[1].append(grown.drain())
@@ -181,7 +190,7 @@ def fairness(contender: Contender, heavy: int, light: int) -> dict[str, Any]:
             worker.wait_until_done(target)
         finally:
             worker.kill()
-        order = [number for number, _ in calls(path)][: LOOK_AT * light]
+        order = [call.number for call in calls(path)][: LOOK_AT * light]
     if len(order) < LOOK_AT * light:
         raise PeerFailed("too few calls were recorded")
     served = {number for number in order if number >= first_light}

@@ -19,6 +19,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images" / "benchmarks"
 OURS, RIVAL = "mailgres", "pgqueuer"
 Results = list[dict[str, Any]]
+CHAOS_FIGURES = ("recovery_percent", "lost", "stuck", "doubled", "repeated_keys")
 
 INTRODUCTION = """
 # Benchmarks
@@ -98,6 +99,19 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in every) + "\n"
 
 
+def warnings(head: dict[str, Any]) -> list[str]:
+    """Return why the figures of a run say little, if they do."""
+    texts = []
+    if head["kind"] != "full":
+        texts.append(
+            "**These figures come from a quick run with small numbers. They show that the scorecard"
+            " works; do not quote them.**"
+        )
+    if head["machine"]["load_average"][0] > head["machine"]["cores"]:
+        texts.append("**The machine was busy with other work. Compare CPU and WAL, not times.**")
+    return texts
+
+
 def conditions(results: Results) -> str:
     """Return when, where and how the run was made."""
     head, end = results[0], results[-1]
@@ -112,13 +126,7 @@ def conditions(results: Results) -> str:
         f" {sizes['emails']:,} emails. Versions: {versions or '-'}."
     )
     texts = [about]
-    if head["kind"] != "full":
-        texts.append(
-            "**These figures come from a quick run with small numbers. They show that the scorecard"
-            " works; do not quote them.**"
-        )
-    if machine["load_average"][0] > machine["cores"]:
-        texts.append("**The machine was busy with other work. Compare CPU and WAL, not times.**")
+    texts += warnings(head)
     texts += [
         f"- Missing: {line['queue']}, {line.get('reason') or line.get('failed')}."
         for line in results
@@ -247,7 +255,7 @@ def plots(results: Results, chaos: Results) -> dict[str, str]:
             0 if line["queue"] == OURS else 1,
         )
         for line in chaos
-        if "recovery_percent" in line
+        if line.get("recovery_percent") is not None
     ]
     if recovery:
         drawn["chaos.svg"] = bars("Rate after a disturbance, % of the rate before", recovery)
@@ -266,21 +274,25 @@ def chaos_part(results: Results) -> str:
         f" once, and each call takes {head['sizes']['delay_ms']} ms. *Recovery* is the rate after"
         " the disturbance in % of the rate before. *Lost*: never sent, and no longer in the queue."
         f" *Stuck*: still in the queue, but no call was made for {head['sizes']['patience_s']} s."
-        " *Doubled*: sent more than once."
+        " *Doubled*: sent more than once. *Repeated*: a call that may have arrived was repeated"
+        " with the same idempotency key, so that a provider with keys drops it; the other queues"
+        " make no keys."
     )
     rows = [
         [line["fault"], line["queue"], *_chaos_cells(line)]
         for line in results
         if line["measure"] == "chaos"
     ]
-    cells = table(["disturbance", "queue", "recovery, %", "lost", "stuck", "doubled"], rows)
-    return f"{title}{paragraphs(text)}{cells}![Recovery](images/benchmarks/chaos.svg)\n"
+    head_row = ["disturbance", "queue", "recovery, %", "lost", "stuck", "doubled", "repeated"]
+    cells = table(head_row, rows)
+    about = paragraphs(text, *warnings(head))
+    return f"{title}{about}{cells}![Recovery](images/benchmarks/chaos.svg)\n"
 
 
 def _chaos_cells(line: dict[str, Any]) -> list[str]:
     if "failed" in line:
-        return [f"failed: {line['failed'][:80].replace('|', '/')}", "-", "-", "-"]
-    return [number(line[key]) for key in ("recovery_percent", "lost", "stuck", "doubled")]
+        return [f"failed: {line['failed'][:80].replace('|', '/')}", "-", "-", "-", "-"]
+    return ["-" if line[key] is None else number(line[key]) for key in CHAOS_FIGURES]
 
 
 def explained(sizes: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 Claims of 500 and batches of 500; a real template is rendered, every attempt is logged, counts
 are kept. If calls take time they are made one by one, twenty at once, as by a provider without
-batches; the lease is 5 seconds then, and the janitor that takes back expired leases runs every
+batches; the lease is 10 seconds then, and the janitor that takes back expired leases runs every
 second.
 """
 
@@ -34,7 +34,7 @@ LEFT = "SELECT count(*) FROM email_queue WHERE status IN ('pending', 'sending') 
 BATCH = 500
 AT_ONCE = 20
 """Calls at once, if they take time."""
-SHORT_LEASE = timedelta(seconds=5)
+SHORT_LEASE = timedelta(seconds=10)
 
 
 class Noting(NullProvider):
@@ -49,7 +49,8 @@ class Noting(NullProvider):
         if self.peer.delay:
             time.sleep(self.peer.delay)
         for message in messages:
-            self.peer.called(json.loads(message.email.payload)["number"])
+            number = json.loads(message.email.payload)["number"]
+            self.peer.called(number, message.email.key)
         return super().send(messages)
 
 
@@ -63,10 +64,10 @@ class Mailgres(Peer):
         self.thread: threading.Thread | None = None
         self.counting = threading.Lock()
 
-    def called(self, number: int) -> None:
+    def called(self, number: int, key: str = "-") -> None:
         """Note a call; several threads send."""
         with self.counting:
-            super().called(number)
+            super().called(number, key)
 
     def setup(self) -> None:
         """Migrate."""

@@ -2,8 +2,9 @@
 
 Settings, from its docs: the asyncpg driver and uvloop, as in its own benchmark
 (tools/benchmark.py); guides/performance-tuning: a larger batch_size for short jobs (500, as
-mailgres claims here), no per-entrypoint limit; `enqueue` with lists for thousands. A finished
-job is deleted and logged.
+mailgres claims here), no per-entrypoint limit; `enqueue` with lists for thousands. Where calls take
+time: twenty at once, and guides/heartbeat: a heartbeat_timeout of 5 s (the default is 30). A
+finished job is deleted and logged.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from datetime import timedelta
 
 import asyncpg
 import uvloop
@@ -95,11 +97,13 @@ class Pgqueuer(AsyncPeer):
         async def email(job: object) -> None:
             await self.handle(int(job.payload))
 
-        batch = 20 if self.delay else 500
+        slow = {
+            "batch_size": 10,
+            "max_concurrent_tasks": 20,
+            "heartbeat_timeout": timedelta(seconds=5),
+        }
         self.task = asyncio.create_task(
-            manager.qm.run(batch_size=batch, max_concurrent_tasks=2 * batch)
-            if self.delay
-            else manager.qm.run(batch_size=batch)
+            manager.qm.run(**(slow if self.delay else {"batch_size": 500}))
         )
         self.task.add_done_callback(self.restart)
         return manager

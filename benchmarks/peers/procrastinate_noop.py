@@ -2,12 +2,15 @@
 
 Settings, from its docs: the asynchronous connector; howto/production/concurrency: several tasks at
 once for short asynchronous tasks (10); LISTEN/NOTIFY on (the default); `batch_defer` for thousands.
-A finished job stays in its table, with its events.
+Where calls take time: twenty at once, heartbeats every second, and its howto on
+stalled jobs: the jobs of workers without a heartbeat for 5 s are retried. A finished job stays in
+its table, with its events.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import procrastinate
@@ -72,20 +75,40 @@ class Procrastinate(AsyncPeer):
         """Start a worker."""
 
         async def start() -> None:
-            self.task = asyncio.create_task(
-                self.app.run_worker_async(
-                    concurrency=20 if self.delay else 10, install_signal_handlers=False
-                )
-            )
+            self.task = asyncio.create_task(self.run_worker())
+            if self.delay:
+                self.rescuer = asyncio.create_task(self.retry_stalled())
 
         self.wait(start())
+
+    async def run_worker(self) -> None:
+        """Run until it is cancelled; start again after a failure, as a supervisor would."""
+        slow = {"concurrency": 20, "update_heartbeat_interval": 1, "stalled_worker_timeout": 5}
+        while True:
+            try:
+                await self.app.run_worker_async(
+                    install_signal_handlers=False, **(slow if self.delay else {"concurrency": 10})
+                )
+            except (procrastinate.exceptions.ProcrastinateException, OSError):
+                await asyncio.sleep(0.5)
+
+    async def retry_stalled(self) -> None:
+        """Retry the jobs of dead workers, as its docs advise."""
+        manager = self.app.job_manager
+        while True:
+            await asyncio.sleep(1)
+            with contextlib.suppress(procrastinate.exceptions.ProcrastinateException, OSError):
+                for job in await manager.get_stalled_jobs(seconds_since_heartbeat=5):
+                    await manager.retry_job(job)
 
     def stop(self) -> None:
         """Stop it."""
 
         async def finish() -> None:
-            self.task.cancel()
-            await asyncio.wait([self.task])
+            tasks = [self.task, *([self.rescuer] if self.delay else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
         self.wait(finish())
 

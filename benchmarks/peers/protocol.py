@@ -100,11 +100,14 @@ class Peer:
         """Return how many emails are not settled."""
         raise NotImplementedError
 
-    def called(self, number: int) -> None:
-        """Note a call; the worker's handler says so for each email."""
+    def called(self, number: int, key: str = "-") -> None:
+        """Note a call; the worker's handler says so for each email.
+
+        `key`: the idempotency key that the call carries, if the queue makes one.
+        """
         self.last_ns = clock()
         if self._record is not None:
-            os.write(self._record, f"{number} {self.last_ns}\n".encode())
+            os.write(self._record, f"{number} {self.last_ns} {key}\n".encode())
         self.done += 1
 
     def record_to(self, path: str) -> None:

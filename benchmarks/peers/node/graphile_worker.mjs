@@ -2,7 +2,8 @@
 //
 // Settings, from its page on performance: concurrentJobs 24, localQueue of 500, completeJobBatchDelay 0 and
 // failJobBatchDelay 0, which fetch and complete jobs in batches; `add_jobs` for thousands. A finished job is
-// deleted.
+// deleted. Where calls take time: twenty at once and no local queue, as a killed worker's jobs stay locked for
+// four hours.
 import { run, runMigrations } from 'graphile-worker'
 import { Logger } from '@graphile/logger'
 import pg from 'pg'
@@ -20,6 +21,9 @@ const FUTURE = `
       'identifier', 'email', 'payload', json_build_object('number', 0), 'run_at', now() + interval '1 day'))
     FROM generate_series(1, $1::int)))`
 const LEFT = 'SELECT count(*)::int AS count FROM graphile_worker._private_jobs WHERE run_at <= now()'
+const FAST = {
+  concurrentJobs: 24, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0
+}
 const logger = new Logger(() => () => {})
 
 class GraphileWorker extends Peer {
@@ -36,7 +40,7 @@ class GraphileWorker extends Peer {
   enqueue (number) { return this.pool.query({ name: 'one', text: ONE, values: [payload(number)] }) }
 
   async grow (_sent, future) {
-    await this.pool.query(FUTURE, [future])
+    for (let left = future; left > 0; left -= 50000) await this.pool.query(FUTURE, [Math.min(left, 50000)])
     await this.pool.query('VACUUM ANALYZE graphile_worker._private_jobs')
   }
 
@@ -47,12 +51,9 @@ class GraphileWorker extends Peer {
       preset: {
         worker: {
           connectionString: this.url,
-          concurrentJobs: 24,
+          pollInterval: 1000,
           maxPoolSize: 25,
-          localQueue: { size: 500 },
-          completeJobBatchDelay: 0,
-          failJobBatchDelay: 0,
-          pollInterval: 1000
+          ...(this.delay ? { concurrentJobs: 20 } : FAST)
         }
       },
       logger,

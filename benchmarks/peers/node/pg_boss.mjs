@@ -22,11 +22,9 @@ class Boss extends Peer {
   pool = new pg.Pool({ connectionString: this.url, max: 1 }).on('error', () => {})
   boss = null
 
-  async open (options = {}) {
+  async open (options = { supervise: false, schedule: false }) {
     if (this.boss) return
-    this.boss = new PgBoss({
-      connectionString: this.url, useListenNotify: true, superviseIntervalSeconds: 1, ...options
-    })
+    this.boss = new PgBoss({ connectionString: this.url, useListenNotify: true, ...options })
     this.boss.on('error', () => {})
     await this.boss.start()
   }
@@ -59,7 +57,8 @@ class Boss extends Peer {
   async left () { return (await this.pool.query(LEFT)).rows[0].count }
 
   async work () {
-    await this.open()
+    // A dead worker is noticed when its heartbeats (10 s, the least) and the monitor's interval are over.
+    await this.open(this.delay ? { superviseIntervalSeconds: 1, monitorIntervalSeconds: 1 } : {})
     const options = {
       batchSize: this.delay ? 20 : 500,
       burstWhenBatchFull: true,

@@ -26,7 +26,7 @@ export class Peer {
 
   called (number) {
     this.lastNs = clock()
-    if (this.#record !== null) writeSync(this.#record, `${number} ${this.lastNs}\n`)
+    if (this.#record !== null) writeSync(this.#record, `${number} ${this.lastNs} -\n`)
     this.done++
   }
 
