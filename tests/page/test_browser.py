@@ -22,6 +22,7 @@ WIDTH = "return document.documentElement.scrollWidth - document.documentElement.
 PATHS = (
     *("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html"),
     *("/dead-letters", "/providers", "/routes", "/tenants", "/alerts", "/suppressions"),
+    *("/templates", "/templates?name=welcome_user"),
 )
 
 
@@ -128,6 +129,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
     window.prefer(scheme)
     for path in PATHS:
         window.open(at(window, path.format(id=queue_id)))
+        assert window.run("return !!document.querySelector('.top nav')"), path
         window.run(AXE.read_text())
         assert window.run_async(RUN_AXE) == [], path
 
@@ -140,6 +142,7 @@ def test_every_page_fits_its_width(signed_in: Browser, queue: Queue, width: int)
     window.resize(width, 900)
     for path in PATHS:
         window.open(at(window, path.format(id=queue_id)))
+        assert window.run("return !!document.querySelector('.top nav')"), path
         assert window.run(WIDTH) <= 0, path
 
 

@@ -20,6 +20,7 @@ from mailgres.page.overview import Overview
 from mailgres.page.rendering import STATIC, pages
 from mailgres.page.sign_in import Gate, Proxy
 from mailgres.page.store import REFUSED, PageStore
+from mailgres.page.templates import Templates
 from mailgres.page.users import Role
 from mailgres.safe_errors import where
 from mailgres.web import HEADERS, LOOPBACK, NotAllowed, files_in, relative, static_route, with_slash
@@ -57,6 +58,7 @@ class Page:
         self.rules = [
             *rules_of(handlers, Emails(self.store, handlers)),
             *rules_of_operating(Operate(self.store, handlers)),
+            *rules_of_templates(Templates(self.store, handlers)),
         ]
         guard = Guard(gate, hosts, read_only=looks.read_only)
         self._looks = looks
@@ -169,6 +171,16 @@ def rules_of_operating(operate: Operate) -> list[Rule]:
         Rule("/suppressions", "GET", operator, operate.show_suppressions),
         Rule("/suppressions/add", "POST", operator, operate.suppress),
         Rule("/suppressions/remove", "POST", operator, operate.unsuppress),
+    ]
+
+
+def rules_of_templates(templates: Templates) -> list[Rule]:
+    """Return the rules of templates: their content is for operators."""
+    operator = Role.OPERATOR
+    return [
+        Rule("/templates", "GET", operator, templates.show),
+        Rule("/templates/frame", "GET", operator, templates.show_frame),
+        Rule("/templates/activate", "POST", operator, templates.activate),
     ]
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from mailgres.page import filters, words
-from mailgres.page.rendering import pages
+from mailgres.page.rendering import closed, pages
 from mailgres.page.search import Found, search
 from mailgres.page.timeline import advice_for, steps_of
 from mailgres.web import HEADERS, as_uuid, frame
@@ -133,7 +133,7 @@ class Emails:
             return rows[0]["content"] if rows else None
 
         text = await asyncio.to_thread(frame.document, html, found["files"], content_of)
-        return _closed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+        return closed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
 
     async def download(self, request: Request) -> Response:
         """Return an attachment, to be saved and not shown."""
@@ -147,7 +147,7 @@ class Emails:
         )
         if not rows or rows[0]["content"] is None:
             raise HTTPException(404, "This email has no such file.")
-        answer = _closed(rows[0]["content"], "application/octet-stream")
+        answer = closed(rows[0]["content"], "application/octet-stream")
         name = quote(rows[0]["filename"], safe="")
         answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
         return answer
@@ -217,8 +217,3 @@ def _has(found: Mapping[str, Any], view: str, *, is_operator: bool) -> bool:
 
 def _pretty(payload: object) -> str:
     return json.dumps(payload, indent=2, ensure_ascii=False)[:MOST_TEXT] if payload else ""
-
-
-def _closed(content: bytes, kind: str) -> Response:
-    own = {"Content-Security-Policy": frame.POLICY, "X-Frame-Options": "SAMEORIGIN"}
-    return Response(content, headers={**HEADERS, **own, "Content-Type": kind})

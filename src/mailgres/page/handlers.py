@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = ("providers", "tenants", "alerts")
-SECTIONS = {Role.VIEWER: _SHOWN, Role.OPERATOR: (*_SHOWN, "routes", "suppressions")}
+SECTIONS = {Role.VIEWER: _SHOWN, Role.OPERATOR: (*_SHOWN, "routes", "templates", "suppressions")}
 """What the menu has for each role."""
 
 

@@ -6,16 +6,23 @@ may not do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mailgres.errors import MailgresError
 from mailgres.page.users import DATABASE_ROLES, Role
 from mailgres.web import Pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
     from mailgres.page.users import User
 
     Row = dict[str, Any]
+    Connection = psycopg.Connection[Any]
+
+T = TypeVar("T")
 
 REFUSED = MailgresError("Your role may not do this", "PostgreSQL refused it: ask an operator.")
 
@@ -58,6 +65,17 @@ class PageStore:
         return self._pool.run(("writer", {"role": role, "actor": user.name}), (query, parameters))[
             1
         ]
+
+    def read_with(self, role: Role, call: Callable[[Connection], T]) -> T:
+        """Run a function with a connection as a role, read-only."""
+        self.asked += 1
+        return self._pool.using(("reader", {"role": DATABASE_ROLES[role]}), call)
+
+    def change_with(self, user: User, call: Callable[[Connection], T]) -> T:
+        """Run a function that changes something as the role of a person."""
+        self.asked += 1
+        role = DATABASE_ROLES[user.role]
+        return self._pool.using(("writer", {"role": role, "actor": user.name}), call)
 
     def close(self) -> None:
         """Close the connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import dict_row
@@ -18,9 +18,12 @@ from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.sqlstates import from_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Row = dict[str, Any]
+    Connection = psycopg.Connection[Any]
+
+T = TypeVar("T")
 
 MOST_CONNECTIONS = 8
 """Connections at a time; further requests wait."""
@@ -58,6 +61,15 @@ class Pool:
                     cursor.execute(self._queries[query], parameters or None).fetchall()
                     for query, parameters in steps
                 ]
+        except psycopg.Error as error:
+            raise self._explained(error) from None
+
+    def using(self, step: tuple[str, dict[str, object]], call: Callable[[Connection], T]) -> T:
+        """Run a query, and then a function with the connection, in one transaction."""
+        try:
+            with self._connection() as connection:
+                connection.execute(self._queries[step[0]], step[1] or None)
+                return call(connection)
         except psycopg.Error as error:
             raise self._explained(error) from None
 
