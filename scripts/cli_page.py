@@ -42,9 +42,9 @@ programs; its times are in ISO 8601.
 - Times are shown in your zone (`TZ`), with `--utc` in UTC. Times that you give are read in the
   same zone, unless they name one: `2026-11-03T10:00`, `2026-11-03T10:00+01:00`. Times relative to
   now are written `90s`, `30m`, `24h` or `7d`.
-- At a terminal, tables fit its width: times are shorter, texts are wrapped at spaces or put below
-  their row, names are cut off with `…`, and ids are short. In a pipe all values are complete. The
-  variable `COLUMNS` sets the width, also for a pipe.
+- At a terminal, tables fit its width: times and ids are shorter, and texts are wrapped at spaces or
+  put below their row. No other value is cut: `…` stands for one that is below its row. In a pipe
+  all values are complete and in one line. The variable `COLUMNS` sets the width, also for a pipe.
 - Where a command takes the id of an email, the first digits suffice (at least four). If several ids
   begin with them, the command lists these emails and changes nothing.
 - There are no colours if the output is not a terminal, or if `NO_COLOR` is set.

@@ -161,7 +161,11 @@ def _take(window: Browser, base: str, email: str) -> None:
     pictures = {
         "message": (message, 1280, 800, "light"),
         "dark": (f"{message}?view=html&width=phone&scheme=dark", 1280, 800, "dark"),
-        "headers": (f"{message}?view=headers", 1280, 800, "light"),
+        **{
+            view: (f"{message}?view={view}", 1280, 800, "light")
+            for view in ("text", "source", "headers", "links", "files")
+        },
+        "list": ("/", 1280, 800, "light"),
         "faults": ("/faults", 1280, 800, "light"),
         "phone": ("/", 360, 740, "light"),
     }

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from inbox.client import SECRET, Client
 from inbox.sending import PNG, enqueue, file_of
 from mailgres.http.dev import serving_inbox
 from mailgres.inbox import Inbox
+from mailgres.inbox.app import MOST_DOWNLOADS
 from mailgres.inbox.store import InboxStore
 from support.queue import Queue
 
@@ -110,6 +112,24 @@ def test_the_download_of_a_message_is_a_whole_email(client: Client, queue_id: UU
     assert (found["To"], found["Cc"]) == ("ana@example.com", "ben@example.com")
     contents = [part.get_payload(decode=True) for part in found.walk() if part.get_filename()]
     assert sorted(contents, key=len) == [b"abc", PNG]
+
+
+def test_downloads_that_nobody_reads_hold_a_bounded_number_of_files(
+    client: Client, queue: Queue, run_worker: Run
+) -> None:
+    queue_id = enqueue(queue, file_of(b"x" * 12_000_000))
+    run_worker()
+    path = f"/messages/{queue_id}/files/1"
+    asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {client.cookie}\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(MOST_DOWNLOADS):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", client.port)))
+            slow.sendall(asked.encode())
+            assert slow.recv(12) == b"HTTP/1.1 200"
+        assert client.get(path).status == 503
+        assert client.get(f"/messages/{queue_id}?view=files").status == 200
+    answers = iter(lambda: client.get(path), None)
+    assert len(next(each for each in answers if each.status == 200).body) == 12_000_000
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, request_response
 
 from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.inbox.access import Access
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
+    from mailgres.inbox.handlers import Handler
+
 log = logging.getLogger(__name__)
+
+MOST_DOWNLOADS = 4
+"""Downloads of one kind at a time: each can have 40 MB."""
 
 
 class Inbox:
@@ -92,8 +97,8 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
             Route("/events", get(handlers.watch)),
             Route(message, get(handlers.show_message)),
             Route(f"{message}/frame", get(handlers.show_frame)),
-            Route(f"{message}/message.eml", get(handlers.download_message)),
-            Route(f"{message}/files/{{position:int}}", get(handlers.download_file)),
+            _download(f"{message}/message.eml", get(handlers.download_message)),
+            _download(f"{message}/files/{{position:int}}", get(handlers.download_file)),
             Route(f"{message}/delete", post(handlers.delete), methods=["POST"]),
         ],
         exception_handlers={
@@ -103,6 +108,11 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
             Exception: _fail,
         },
     )
+
+
+def _download(path: str, handler: Handler) -> Route:
+    """Return the route of a download: its content is in memory until it is sent."""
+    return Route(path, AtATime(request_response(handler), MOST_DOWNLOADS), methods=["GET"])
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:

@@ -25,7 +25,7 @@ from mailgres.web import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from uuid import UUID
 
     from starlette.requests import Request
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 PAGE_SIZE = 50
+PIECE_BYTES = 64 * 1024
+"""Bytes of a download that are sent at once."""
 FAULTS = {
     "bounce": "bounces",
     "timeout": "times out",
@@ -194,7 +196,8 @@ class Handlers:
             lambda position: self._content(queue_id, position),
             scheme_of(request.query_params),
         )
-        return _as_sandboxed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+        content = text.encode("utf-8", "replace")
+        return Response(content, headers=_sandboxed("text/html; charset=utf-8"))
 
     async def download_message(self, request: Request) -> Response:
         """Return the message as a file of a mail program, with its attachments."""
@@ -284,13 +287,22 @@ def _back(request: Request, to: str) -> Response:
     return RedirectResponse(to + ("?" + urlencode({"q": search}) if search else ""), 303, HEADERS)
 
 
-def _as_sandboxed(content: bytes, kind: str) -> Response:
+def _sandboxed(kind: str) -> dict[str, str]:
+    """Return the headers of content that somebody else wrote."""
     own = {"Content-Security-Policy": frame.POLICY, "X-Frame-Options": "SAMEORIGIN"}
-    return Response(content, headers={**HEADERS, **own, "Content-Type": kind})
+    return {**HEADERS, **own, "Content-Type": kind}
 
 
 def _as_download(content: bytes, filename: str) -> Response:
-    answer = _as_sandboxed(content, "application/octet-stream")
-    name = quote(filename, safe="")
-    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
-    return answer
+    """Return a file piece by piece: only as fast as somebody reads it."""
+    headers = {
+        **_sandboxed("application/octet-stream"),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(filename, safe='')}",
+        "Content-Length": str(len(content)),
+    }
+    return StreamingResponse(_pieces(content), headers=headers)
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]

@@ -34,7 +34,7 @@ def config(*, settings: Settings, as_json_: bool) -> None:
         as_json({"settings": _listed(settings), "remarks": settings.remarks()})
         return
     rows = [(each.name, each.value or "-", each.origin.text) for each in settings.explain()]
-    print_table(("setting", Column("value", cut=24), "from"), rows)
+    print_table(("setting", Column("value", least=24), "from"), rows)
     for remark in settings.remarks():
         click.echo(f"Note: {remark}.", err=True)
 

@@ -44,7 +44,7 @@ COLUMNS = (
     *("source", "expires_at", "note", "queue_id"),
 )
 _HEAD = (
-    Column("address", cut=24),
+    Column("address", least=24),
     Column("tenant", spare="all", below="tenant {}"),
     "reason",
     "source",

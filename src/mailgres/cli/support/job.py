@@ -27,9 +27,9 @@ _HEAD = (
     "id",
     "enqueued",
     "status",
-    Column("template", cut=12),
-    Column("recipient", cut=16),
-    Column("tenant", cut=8, spare="default"),
+    Column("template", least=12),
+    Column("recipient", least=16),
+    Column("tenant", least=8, spare="default"),
     Column("fault", spare="-"),
 )
 _HINTS = {MayDeliverTwice.sqlstate: "--accept-duplicates sends them again, perhaps a second time."}

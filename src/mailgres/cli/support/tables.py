@@ -1,4 +1,7 @@
-"""Tables that fit the terminal: columns are shortened, wrapped at spaces or moved below their row.
+"""Tables that fit the terminal: columns are wrapped at spaces or moved below their row.
+
+No word is broken or cut. A single text that is too long for its column is put below its row, and
+an ellipsis is in its place.
 
 In a pipe a table has its natural width and every value is complete.
 """
@@ -51,8 +54,8 @@ class Column:
     """A column, and what may be done to it if the table is too wide."""
 
     head: str
-    cut: int = 0
-    """Its texts may be cut to this width; 0: they may not."""
+    least: int = 0
+    """It may be this narrow: longer words are put below their row; 0: it is as wide as they are."""
     spare: str | None = None
     """It is left out if all its texts are this one."""
     below: str = ""
@@ -89,7 +92,7 @@ def table(head: Head, rows: Iterable[Sequence[str]], width: int | None = None) -
     columns = [one if isinstance(one, Column) else Column(one) for one in head]
     cells: Rows = [[_clean(text) for text in row] for row in rows]
     plan = _plan(columns, cells, width)
-    heads = _side_by_side([one.head for one in columns], columns, plan)
+    heads = _side_by_side([one.head for one in columns], plan)
     return [heads, *(_row_lines(row, columns, plan, width) for row in cells)]
 
 
@@ -132,8 +135,8 @@ def _plan(columns: Sequence[Column], cells: Rows, width: int | None) -> _Plan:
     movable = [n for n in shown if columns[n].below]
     while True:
         natural = _widths(columns, cells, shown, display_width)
-        for least in (_words, _cuttable) if not movable else (_words,):
-            floors = {n: least(columns[n], [row[n] for row in cells]) for n in shown}
+        for floor in (_words, _least) if not movable else (_words,):
+            floors = {n: floor(columns[n], [row[n] for row in cells]) for n in shown}
             if _total(floors) <= width:
                 return _Plan(_shrunk(natural, floors, width), tuple(sorted(below)))
         if len(shown) == 1:
@@ -173,9 +176,9 @@ def _is_time(text: str) -> bool:
     return re.fullmatch(r"(\d{4}-)?\d\d-\d\d( \d\d:\d\d.*)?", text) is not None
 
 
-def _cuttable(column: Column, texts: list[str]) -> int:
+def _least(column: Column, texts: list[str]) -> int:
     words = _words(column, texts)
-    return min(words, max(column.cut, display_width(column.head))) if column.cut else words
+    return min(words, max(column.least, display_width(column.head))) if column.least else words
 
 
 def _total(widths: dict[int, int]) -> int:
@@ -194,10 +197,12 @@ def _shrunk(widths: dict[int, int], floors: dict[int, int], width: int) -> dict[
 def _row_lines(
     row: Sequence[str], columns: Sequence[Column], plan: _Plan, width: int | None
 ) -> list[str]:
-    lines = _side_by_side(row, columns, plan)
+    long = [n for n, own in plan.widths.items() if columns[n].least and not _fits(row[n], own)]
+    beside = [_ELLIPSIS if n in long else text for n, text in enumerate(row)]
+    lines = _side_by_side(beside, plan)
     below = [
         (columns[n].below or f"{columns[n].head}: {{}}").replace("{}", row[n])
-        for n in plan.below
+        for n in sorted((*long, *plan.below))
         if row[n] not in ("", "-", columns[n].spare)
     ]
     if below:
@@ -205,11 +210,13 @@ def _row_lines(
     return lines
 
 
-def _side_by_side(row: Sequence[str], columns: Sequence[Column], plan: _Plan) -> list[str]:
+def _fits(text: str, width: int) -> bool:
+    return all(display_width(line) <= width for line in wrapped(text, width))
+
+
+def _side_by_side(row: Sequence[str], plan: _Plan) -> list[str]:
     parts = [
-        [_cut(line, width, columns[n]) for line in wrapped(row[n], width)]
-        if not _COLOUR.search(row[n])
-        else [row[n]]
+        wrapped(row[n], width) if not _COLOUR.search(row[n]) else [row[n]]
         for n, width in plan.widths.items()
     ]
     height = max(map(len, parts))
@@ -219,14 +226,6 @@ def _side_by_side(row: Sequence[str], columns: Sequence[Column], plan: _Plan) ->
         padded = map(_padded, texts, plan.widths.values())
         lines.append(_GAP.join(padded).rstrip())
     return lines
-
-
-def _cut(text: str, width: int, column: Column) -> str:
-    if not column.cut or display_width(text) <= width:
-        return text
-    while display_width(text) > width - 1:
-        text = text[:-1]
-    return text + _ELLIPSIS
 
 
 def _padded(text: str, width: int) -> str:
