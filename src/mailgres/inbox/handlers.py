@@ -288,13 +288,13 @@ def _back(request: Request, to: str) -> Response:
 
 
 def _sandboxed(kind: str) -> dict[str, str]:
-    """Return the headers of content that somebody else wrote."""
+    """Return the headers of content that an email brought."""
     own = {"Content-Security-Policy": frame.POLICY, "X-Frame-Options": "SAMEORIGIN"}
     return {**HEADERS, **own, "Content-Type": kind}
 
 
 def _as_download(content: bytes, filename: str) -> Response:
-    """Return a file piece by piece: only as fast as somebody reads it."""
+    """Return a file piece by piece: only as fast as the client reads it."""
     headers = {
         **_sandboxed("application/octet-stream"),
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(filename, safe='')}",
