@@ -64,7 +64,9 @@ def begin(sql: Path, migrations: Path, given: str) -> str:
     name = f"{int(known[-1][:4]) + 1:04}_{given}"
     title = given.replace("_", " ").capitalize()
     earlier = "".join((frozen / f"{each}.up.sql").read_text(encoding="utf-8") for each in known)
-    new = [each.text for each in Sources(sql).versioned if each.text not in earlier]
+    # A revision that changes a function replaces it.
+    earlier = earlier.replace("CREATE OR REPLACE ", "CREATE ")
+    new = list(filter(None, (_unknown(each.text, earlier) for each in Sources(sql).versioned)))
     up = "\n\n".join(_change(text, earlier) for text in new) or "-- TODO"
     down = "\n".join(_undo(text, earlier) for text in reversed(new)) or "-- TODO"
     for place, text in (
@@ -77,6 +79,18 @@ def begin(sql: Path, migrations: Path, given: str) -> str:
     ):
         place.write_text(text, encoding="utf-8")
     return name
+
+
+def _unknown(text: str, earlier: str) -> str:
+    """Return a statement that no earlier revision has; of an INSERT, only the rows that are new."""
+    if text in earlier:
+        return ""
+    head, values, listed = text.partition("VALUES\n")
+    if not (values and head.startswith("INSERT")):
+        return text
+    rows = re.split(r",\n(?=    \()", listed.removesuffix(";"))
+    new = [row for row in rows if row not in earlier]
+    return f"{head}{values}{f',{chr(10)}'.join(new)};" if new else ""
 
 
 def _change(text: str, earlier: str) -> str:

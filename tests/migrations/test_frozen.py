@@ -138,6 +138,39 @@ def test_a_table_without_a_revision_is_refused_after_a_release(tree: tuple[Path,
     assert freeze.missing_revision(sql, frozen) is None
 
 
+def test_a_new_revision_has_only_what_no_earlier_one_has(tree: tuple[Path, Path]) -> None:
+    """Rows and functions that an unreleased revision added or replaced are not new again."""
+    sql, frozen = tree
+    rows = ["    (1, 'one, (or so)')", "    (2, 'two')", "    (3, 'three')"]
+
+    def write(count: int, function: str) -> None:
+        insert = "INSERT INTO public.a (id, name)\nVALUES\n" + ",\n".join(rows[:count]) + ";\n"
+        (sql / "20_later" / "40_rows.sql").write_text(insert)
+        made = f"CREATE FUNCTION public.g() RETURNS int LANGUAGE sql RETURN {function};\n"
+        (sql / "10_first" / "05_g.sql").write_text(made)
+        (sql / "10_first" / "20_a.sql").write_text(
+            "CREATE TABLE public.a (id int DEFAULT public.g(), name text);\n"
+        )
+
+    write(1, "1")
+    freeze.freeze(sql, frozen)
+    (frozen / "RELEASED").write_text("0001_initial\n")
+    (frozen.parent / "versions").mkdir()
+    write(2, "2")
+    assert revision.begin(sql, frozen.parent, "second") == "0002_second"
+    place = frozen / "0002_second.up.sql"
+    up = place.read_text()
+    assert "VALUES\n    (2, 'two');" in up
+    assert "-- TODO: function public.g changed" in up
+    replaced = "CREATE OR REPLACE FUNCTION public.g() RETURNS int LANGUAGE sql RETURN 2;"
+    place.write_text(f"{up}\n{replaced}\n")
+    write(3, "2")
+    revision.begin(sql, frozen.parent, "third")
+    third = (frozen / "0003_third.up.sql").read_text()
+    assert third.endswith("\n\nINSERT INTO public.a (id, name)\nVALUES\n    (3, 'three');\n")
+    assert "TODO" not in third
+
+
 def test_a_function_or_a_view_needs_no_revision(tree: tuple[Path, Path]) -> None:
     sql, frozen = tree
     freeze.freeze(sql, frozen)
