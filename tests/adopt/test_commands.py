@@ -227,3 +227,20 @@ def test_a_key_in_a_cron_job_is_reported_and_not_shown(load: Load, connect: Conn
 def test_no_address_of_a_person_is_printed(load: Load, shape: str) -> None:
     printed = Program(load(shape))("doctor", "--foreign")
     assert "@example.com" not in printed
+
+
+def test_a_table_whose_rows_cannot_be_read_is_explained_by_the_catalog(
+    load: Load, server: Server, connect: Connect
+) -> None:
+    url = load("retry-queue-priority")
+    admin = connect(url)
+    with server.role() as role:
+        name = sql.Identifier(role)
+        admin.execute(sql.SQL("GRANT SELECT ON email_queue TO {}").format(name))
+        admin.execute("CREATE POLICY broken ON email_queue USING (1 / (retry_count * 0) = 1)")
+        printed = as_role(url, role)("doctor", "--foreign")
+        admin.execute(sql.SQL("REVOKE SELECT ON email_queue FROM {}").format(name))
+    assert (
+        "Not read: public.email_queue; your role may not read it, or it took too long." in printed
+    )
+    assert "queued: waits to be sent" in printed

@@ -10,7 +10,7 @@ from mailgres.adopt.faults import Fault, faults
 from mailgres.adopt.mapping import Mapping
 from mailgres.adopt.reading import Reader, reading
 from mailgres.adopt.tables import Proposal, propose
-from mailgres.adopt.vocabulary import KIND_NAMES, place, plain
+from mailgres.adopt.vocabulary import KIND_NAMES, MAIL_NAMES, QUEUE_NAMES, place, plain
 from mailgres.adopt.writers import Writers, writers
 from mailgres.errors import MailgresError
 
@@ -43,6 +43,8 @@ class Inspection:
     queues: tuple[Found, ...]
     others: tuple[str, ...] = ()
     """Tables that look like queues, too, but less so."""
+    unread: tuple[str, ...] = ()
+    """What could not be read: cron.job, or the rows of a table."""
 
     @property
     def mapping(self) -> Mapping:
@@ -58,13 +60,26 @@ def inspect(connection: psycopg.Connection[Any], tables: Sequence[str] = ()) -> 
         proposals = pgmq.proposals(catalog, read) + [
             found
             for table in catalog.tables
-            if table.schema != "pgmq" and (found := propose(table, read(table), catalog))
+            if table.schema != "pgmq" and _may_be_queue(table)
+            if (found := propose(table, read(table), catalog))
         ]
     chosen = _choose(proposals, catalog, tables)
     names = [each.table.full_name for each in chosen]
     others = [each.table.full_name for each in proposals if each.table.full_name not in names]
     explained = tuple(_explain(each, catalog) for each in chosen)
-    return Inspection(catalog, explained, tuple(others))
+    return Inspection(catalog, explained, tuple(others), (*catalog.unreadable, *reader.unread))
+
+
+def _may_be_queue(table: Table) -> bool:
+    """Return whether its rows are worth reading: it may have an address, or be named like a queue.
+
+    A database has hundreds of tables that have nothing to do with emails.
+    """
+    words = set(plain(table.name).split("_"))
+    return bool(words & (QUEUE_NAMES | MAIL_NAMES)) or any(
+        each.kind == "json" or place("recipient_email", each.name) is not None
+        for each in table.columns
+    )
 
 
 def _reader_of(reader: Reader) -> Callable[[Table], Rows]:

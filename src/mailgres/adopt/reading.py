@@ -44,6 +44,8 @@ class Reader:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
+        self.unread: list[str] = []
+        """Tables whose rows could not be read."""
 
     def ask(self, query: str, **parameters: object) -> list[dict[str, Any]]:
         """Run a named query and return its rows."""
@@ -69,9 +71,24 @@ class Reader:
         )
 
     def rows(self, table: Table, few: tuple[str, ...] = ()) -> Rows:
-        """Read a sample of a table, and the values of the columns in `few`."""
+        """Read a sample of a table, and the values of the columns in `few`.
+
+        A table that cannot be read, or not in time, is explained by the catalog alone.
+        """
         if not table.readable:
             return Rows()
+        try:
+            with self.connection.transaction():
+                return self._rows(table, few)
+        except psycopg.OperationalError as error:
+            if not isinstance(error, psycopg.errors.QueryCanceled):
+                raise
+        except psycopg.DatabaseError:
+            pass
+        self.unread.append(table.full_name)
+        return Rows()
+
+    def _rows(self, table: Table, few: tuple[str, ...]) -> Rows:
         target = sql.Identifier(table.schema, table.name)
         found = self._composed("sample", table=target)
         values = {}

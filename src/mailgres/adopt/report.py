@@ -31,12 +31,12 @@ def report(found: Inspection) -> Iterator[str]:
     for number, each in enumerate(found.queues):
         yield from ("",) * bool(number)
         yield from _queue(each)
-    if found.others or found.catalog.unreadable:
+    if found.others or found.unread:
         yield ""
     if found.others:
         yield f"Other tables that look like queues of emails: {', '.join(found.others)}."
-    for name in found.catalog.unreadable:
-        yield f"Not read: {name}; your role may not read it."
+    for name in found.unread:
+        yield f"Not read: {name}; your role may not read it, or it took too long."
 
 
 def _queue(found: Found) -> Iterator[str]:
