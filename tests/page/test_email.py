@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -83,6 +84,19 @@ def test_operators_see_the_content_in_a_closed_frame(operator: Client, dead: UUI
     assert file.body == b"only for Ana"
     assert file.headers["content-disposition"].startswith("attachment;")
     assert file.headers["content-type"] == "application/octet-stream"
+
+
+def test_an_email_of_a_template_is_rendered_as_its_next_attempt_would(
+    operator: Client, viewer: Client, queue: Queue
+) -> None:
+    given: dict[str, Any] = {"html": None, "text": None, "subject": None}
+    payload = {"name": "Ana Bell", "product": "Acme", "url": "https://example.com"}
+    queue_id = enqueue(queue, payload=payload, **given)
+    assert "Ana Bell" in operator.get(f"/emails/{queue_id}?view=text").text
+    assert "Ana Bell" in operator.get(f"/emails/{queue_id}/frame").text
+    assert "Ana Bell" not in viewer.get(f"/emails/{queue_id}?view=text").text
+    queue.run("UPDATE email_queue SET payload = '{}', template_version = 1")
+    assert operator.get(f"/emails/{queue_id}").status == 200
 
 
 def test_viewers_see_neither_recipient_nor_content(viewer: Client, dead: UUID) -> None:

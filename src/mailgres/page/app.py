@@ -23,7 +23,16 @@ from mailgres.page.store import REFUSED, PageStore
 from mailgres.page.templates import Templates
 from mailgres.page.users import Role
 from mailgres.safe_errors import where
-from mailgres.web import HEADERS, LOOPBACK, NotAllowed, files_in, relative, static_route, with_slash
+from mailgres.web import (
+    HEADERS,
+    LOOPBACK,
+    AtATime,
+    NotAllowed,
+    files_in,
+    relative,
+    static_route,
+    with_slash,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,10 +81,11 @@ class Page:
             },
         )
         self._app.router.redirect_slashes = False
+        self._bounded = AtATime(self._app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, below any path."""
-        await with_slash(self._app, scope, receive, send)
+        await with_slash(self._bounded, scope, receive, send)
 
     def check(self) -> None:
         """Refuse a login of the database that may not act as viewer and operator."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,20 +10,27 @@ from urllib.parse import quote, urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
+from mailgres.errors import MailgresError
 from mailgres.page import filters, words
 from mailgres.page.rendering import closed, pages
 from mailgres.page.search import Found, search
 from mailgres.page.timeline import advice_for, steps_of
-from mailgres.web import HEADERS, as_uuid, frame
+from mailgres.templates import Template, load_contents, stored
+from mailgres.web import HEADERS, as_uuid, frame, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
+    import psycopg
     from starlette.requests import Request
 
     from mailgres.page.handlers import Handlers
     from mailgres.page.store import PageStore
+    from mailgres.page.users import Role
+    from mailgres.templates import Contents
+
+    Connection = psycopg.Connection[Any]
 
 VIEWS = {"timeline": "Timeline", "html": "HTML", "text": "Text", "payload": "Payload"}
 GONE = "There is no such email: check the id. An email is deleted when its retention is over."
@@ -60,11 +66,11 @@ class Emails:
         if chosen.recipient and not request.state.session.user.is_operator:
             raise HTTPException(403, NO_RECIPIENTS)
         after = as_uuid(given.get("after"))
-        found = await asyncio.to_thread(search, self._store, role, chosen, after)
+        found = await in_thread(search, self._store, role, chosen, after)
         rows: list[dict[str, Any]] = []
         if found.ids:
             query = f"emails_as_{role.name.lower()}"
-            rows = await asyncio.to_thread(self._store.read, role, query, ids=found.ids)
+            rows = await in_thread(self._store.read, role, query, ids=found.ids)
         return self._list(request, chosen, found, rows)
 
     def _list(
@@ -132,13 +138,13 @@ class Emails:
             rows = self._store.read(user.role, "file", id=queue_id, position=position)
             return rows[0]["content"] if rows else None
 
-        text = await asyncio.to_thread(frame.document, html, found["files"], content_of)
+        text = await in_thread(frame.document, html, found["files"], content_of)
         return closed(text.encode("utf-8", "replace"), "text/html; charset=utf-8")
 
     async def download(self, request: Request) -> Response:
         """Return an attachment, to be saved and not shown."""
         position = min(request.path_params["position"], 2**31 - 1)
-        rows = await asyncio.to_thread(
+        rows = await in_thread(
             self._store.read,
             request.state.session.user.role,
             "file",
@@ -155,11 +161,27 @@ class Emails:
     async def _find(self, request: Request) -> dict[str, Any]:
         role = request.state.session.user.role
         query = f"email_as_{role.name.lower()}"
-        rows = await asyncio.to_thread(self._store.read, role, query, id=request.path_params["id"])
+        rows = await in_thread(self._store.read, role, query, id=request.path_params["id"])
         if not rows:
             raise HTTPException(404, GONE)
         found: dict[str, Any] = rows[0]["email"]
+        if found["message"] is None and request.state.session.user.is_operator:
+            found["message"] = await in_thread(self._rendered, role, found["email"])
         return found
+
+    def _rendered(self, role: Role, email: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Render an email of a template as its next attempt would; None if that is impossible."""
+        name, version = email["template_type"], email["template_version"]
+
+        def load(conn: Connection) -> Contents:
+            known = stored.list_templates(conn, name)
+            return load_contents(conn, name, version or known[0].active_version) if known else {}
+
+        contents = self._store.read_with(role, load)
+        try:
+            return Template(contents, name).render(email["payload"])._asdict() if contents else None
+        except MailgresError:
+            return None
 
     # --- changes
 
@@ -188,7 +210,7 @@ class Emails:
     ) -> Response:
         queue_id: UUID = request.path_params["id"]
         user = request.state.session.user
-        await asyncio.to_thread(self._store.change, user, query, id=queue_id, **parameters)
+        await in_thread(self._store.change, user, query, id=queue_id, **parameters)
         return RedirectResponse(f"../{queue_id}?done={done}", 303, HEADERS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse
@@ -11,7 +10,7 @@ from mailgres.page import overview
 from mailgres.page.rendering import pages
 from mailgres.page.sessions import MOST_NAME
 from mailgres.page.users import Role, User
-from mailgres.web import HEADERS, NotAllowed, relative
+from mailgres.web import HEADERS, NotAllowed, in_thread, relative
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -79,7 +78,7 @@ class Handlers:
         return pages("figures.html", self.common(request) | await self._figures())
 
     async def _figures(self) -> dict[str, object]:
-        return overview.view_of(await asyncio.to_thread(self._overview.figures))
+        return overview.view_of(await in_thread(self._overview.figures))
 
     def common(self, request: Request) -> dict[str, object]:
         """Return what every page shows."""

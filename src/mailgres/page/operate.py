@@ -5,7 +5,6 @@ Also shows dead letters by reason, code, tenant and template, with the runbook.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from mailgres.page import overview, tables
 from mailgres.page.plots import number
 from mailgres.page.rendering import pages
 from mailgres.values.kinds import BadValue, Duration
-from mailgres.web import HEADERS
+from mailgres.web import HEADERS, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +112,7 @@ class Operate:
 
     async def _read(self, request: Request, query: str, **parameters: object) -> list[Row]:
         role = request.state.session.user.role
-        return await asyncio.to_thread(self._store.read, role, query, **parameters)
+        return await in_thread(self._store.read, role, query, **parameters)
 
     async def _rows(self, request: Request, query: str, **parameters: object) -> list[Row]:
         return [row["row"] for row in await self._read(request, query, **parameters)]
@@ -194,9 +193,7 @@ class Operate:
             "note": _reason(request),
         }
         user = request.state.session.user
-        (row,) = await asyncio.to_thread(
-            self._store.change, user, "suppress", entries=Jsonb([entry])
-        )
+        (row,) = await in_thread(self._store.change, user, "suppress", entries=Jsonb([entry]))
         if row["row"]["outcome"] not in ("added", "known"):
             raise HTTPException(400, f"The {row['row']['outcome']} is not valid.")
         return _back(request)
@@ -212,7 +209,7 @@ class Operate:
         if not name or len(name) > MOST_NAME or "\0" in name:
             raise HTTPException(400, "The form names nothing that could be changed.")
         user = request.state.session.user
-        await asyncio.to_thread(self._store.change, user, query, name=name, **parameters)
+        await in_thread(self._store.change, user, query, name=name, **parameters)
         return _back(request)
 
 

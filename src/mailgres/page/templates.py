@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from mailgres.errors import MailgresError, TemplateFailed
 from mailgres.page.rendering import closed, pages
 from mailgres.templates import Template, stored
 from mailgres.templates.differences import differences
-from mailgres.web import HEADERS, frame
+from mailgres.web import HEADERS, frame, in_thread
 
 if TYPE_CHECKING:
     import psycopg
@@ -64,11 +63,11 @@ class Templates:
         """Show all templates, or one with its versions, a difference and a preview."""
         role = request.state.session.user.role
         if not request.query_params.get("name"):
-            found = await asyncio.to_thread(self._store.read_with, role, stored.list_templates)
+            found = await in_thread(self._store.read_with, role, stored.list_templates)
             return pages("templates.html", self._common(request) | {"templates": found})
         chosen = _chosen(request)
-        template, draft, before = await asyncio.to_thread(self._load, request, chosen)
-        rendered, problem = await asyncio.to_thread(_rendered, draft, chosen)
+        template, draft, before = await in_thread(self._load, request, chosen)
+        rendered, problem = await in_thread(_rendered, draft, chosen)
         version = chosen.version or template.active_version
         values = self._common(request) | {
             "template": template,
@@ -88,8 +87,8 @@ class Templates:
     async def show_frame(self, request: Request) -> Response:
         """Return the HTML of a preview for its closed frame."""
         chosen = _chosen(request)
-        _, draft, _ = await asyncio.to_thread(self._load, request, chosen)
-        rendered, problem = await asyncio.to_thread(_rendered, draft, chosen)
+        _, draft, _ = await in_thread(self._load, request, chosen)
+        rendered, problem = await in_thread(_rendered, draft, chosen)
         if rendered is None or not rendered.html:
             raise HTTPException(404, problem or "This template has no HTML part.")
         text = frame.document(rendered.html, [], lambda _: None)
@@ -102,7 +101,7 @@ class Templates:
         if version is None:
             raise HTTPException(400, "Choose a version.")
         user = request.state.session.user
-        await asyncio.to_thread(
+        await in_thread(
             self._store.change_with, user, lambda conn: stored.rollback(conn, name, version)
         )
         to = "?" + urlencode({"name": name, "done": 1})
