@@ -6,21 +6,25 @@ Emails are sent first. Then a `delivered` event for each is recorded by `record_
 in a call, found by the provider's id; one in fifty is a copy, one in a hundred is about an unknown
 email. Beside a drain, one connection records 2,000 events each second, as a webhook service does,
 while a worker process drains the queue; the same drain without events is measured in turn.
+
+Last, the drain is compared with that of the commit before events existed (3be2911), in one run: a
+database of that commit, one of this tree without any event, and one whose emails have events. The
+commit has to be in the repository; in a copy without it this part is left out.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import draining, harness
+from benchmarks import before, draining, harness
+from benchmarks.before import cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,9 @@ SENT = """
 """
 NEWEST = "SELECT coalesce(max(id::text), '00000000-0000-0000-0000-000000000000') FROM email_queue"
 RECORD = "SELECT w, count(*) FROM record_email_events(%s) w GROUP BY 1"
+COMMIT = "3be2911"
+"""The last commit without events."""
+NONE = "00000000-0000-0000-0000-000000000000"
 WAL = "SELECT pg_current_wal_insert_lsn() - '0/0'"
 
 
@@ -52,12 +59,6 @@ def events(conn: psycopg.Connection, after: str) -> Iterator[list[dict[str, Any]
             made = []
     if made:
         yield made
-
-
-def cpu_seconds(process: int) -> float:
-    """Return the processor time of a process: the load of the machine hardly changes it."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Ingest(threading.Thread):
@@ -165,6 +166,28 @@ def wal_of_a_drain(url: str, conn: psycopg.Connection, emails: int) -> dict[str,
     }
 
 
+def compared(server: str, emails: int, rounds: int) -> dict[str, Any] | None:
+    """Compare the drain with that before events existed, if git has the commit."""
+    known = subprocess.run(
+        ["git", "-C", before.ROOT, "cat-file", "-e", f"{COMMIT}^{{commit}}"],
+        check=False,
+        capture_output=True,
+    )
+    if known.returncode:
+        return None
+    after = NONE
+
+    def record(conn: psycopg.Connection) -> None:
+        nonlocal after
+        for call in events(conn, after):
+            conn.execute(RECORD, (json.dumps(call),))
+        newest = conn.execute(NEWEST).fetchone()
+        assert newest is not None  # noqa: S101
+        after = str(newest[0])
+
+    return before.compare(server, COMMIT, emails, rounds, record)
+
+
 def main(*, trial: bool) -> None:
     """Measure all of it."""
     emails, rounds = (1_000, 1) if trial else (20_000, 3)
@@ -172,9 +195,9 @@ def main(*, trial: bool) -> None:
         url = harness.migrated(server, "events")
         with harness.connect(url) as conn:
             never = wal_of_a_drain(url, conn, emails)
-            result = {
+            result: dict[str, Any] = {
                 "drain_before_any_event": never,
-                "alone": alone(url, conn, "00000000-0000-0000-0000-000000000000"),
+                "alone": alone(url, conn, NONE),
                 "drain_after_events": wal_of_a_drain(url, conn, emails),
             }
             newest = conn.execute(NEWEST).fetchone()
@@ -184,6 +207,7 @@ def main(*, trial: bool) -> None:
             with draining.drainers(url, 1) as workers:
                 draining.drain(workers, more)
             result["beside_a_drain"] = beside(url, conn, str(newest[0]), emails, rounds)
+            result["drain_compared"] = compared(server, emails, rounds)
             harness.report("events", conn, {"trial": trial, **result})
 
 

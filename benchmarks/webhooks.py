@@ -4,7 +4,8 @@
 
 Each request is a new connection, as a provider makes it, with one signed event about an email that
 was sent; its answer comes after the commit. In turn with it: the health check, which is the price
-of HTTP alone. Then several callers at once, and one caller with 100 events in each request.
+of HTTP alone. Then several callers at once, with the processor time of the service and its backends
+for each request, and one caller with 100 events in each request.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from benchmarks import harness
+from benchmarks.before import BACKENDS, cpu_seconds
 from benchmarks.draining import fill
 from mailgres.webhooks import signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import psycopg
 
 SECRET = "whsec_dGhlIHNlY3JldCBvZiB0aGUgYmVuY2htYXJr"  # noqa: S105 - of this benchmark
 TOKEN = "a-secret-of-the-benchmark"  # noqa: S105 - of this benchmark
@@ -39,8 +43,9 @@ PER_REQUEST = 100
 class Service:
     """A running `mailgres serve`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: int) -> None:
         self._port = port
+        self.process = process
 
     def call(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Any:  # noqa: ANN401
         """Make a request on a connection of its own; return the answer."""
@@ -98,7 +103,7 @@ def service(url: str) -> Iterator[Service]:
                 break
         else:
             sys.exit("the service did not start")
-        yield Service(told["port"])
+        yield Service(told["port"], process.pid)
     finally:
         process.terminate()
         process.communicate(timeout=60)
@@ -111,7 +116,15 @@ def percentiles(times: list[float]) -> dict[str, float]:
     return found
 
 
-def measure(running: Service, ids: Sequence[str], rounds: int) -> dict[str, Any]:
+def cpu(running: Service, conn: psycopg.Connection) -> dict[str, float]:
+    """Return the processor time of the service and of its backends until now."""
+    backends = [process for (process,) in conn.execute(BACKENDS)]
+    return {"service": cpu_seconds(running.process), "backends": sum(map(cpu_seconds, backends))}
+
+
+def measure(
+    running: Service, conn: psycopg.Connection, ids: Sequence[str], rounds: int
+) -> dict[str, Any]:
     """Time single requests, requests at once, and requests with many events."""
     names = itertools.cycle(("sent", "delivered", "opened", "clicked"))
     emails = itertools.cycle(ids)
@@ -124,16 +137,22 @@ def measure(running: Service, ids: Sequence[str], rounds: int) -> dict[str, Any]
 
     alone, health = harness.in_turn(rounds, lambda: running.send(events(1)), running.health)
     batches = [events(1) for _ in range(rounds)]
+    used = cpu(running, conn)
     start = time.perf_counter()
     with ThreadPoolExecutor(CALLERS) as pool:
         at_once = list(pool.map(lambda batch: harness.timed(partial(running.send, batch)), batches))
     seconds = time.perf_counter() - start
+    each = {key: (now - used[key]) / rounds for key, now in cpu(running, conn).items()}
     many = [events(PER_REQUEST) for _ in range(max(rounds // 20, 2))]
     together = sum(harness.timed(partial(running.send, batch)) for batch in many)
     return {
         "one_caller": percentiles(alone),
         "health_check": percentiles(health),
-        f"{CALLERS}_callers": {**percentiles(at_once), "per_second": round(rounds / seconds)},
+        f"{CALLERS}_callers": {
+            **percentiles(at_once),
+            "per_second": round(rounds / seconds),
+            "cpu_ms_per_request": {key: round(spent * 1000, 3) for key, spent in each.items()},
+        },
         f"{PER_REQUEST}_events_per_request": {
             "events_per_second": round(len(many) * PER_REQUEST / together)
         },
@@ -151,7 +170,9 @@ def main() -> None:
             running.drain()
             ids = [str(row[0]) for row in conn.execute("SELECT id FROM email_queue")]
             running.send([{"provider": "capture", "event": "sent", "queue_id": ids[0]}])
-            harness.report("webhooks", conn, {"trial": trial, **measure(running, ids, rounds)})
+            harness.report(
+                "webhooks", conn, {"trial": trial, **measure(running, conn, ids, rounds)}
+            )
 
 
 if __name__ == "__main__":

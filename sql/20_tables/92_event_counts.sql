@@ -47,4 +47,4 @@ CREATE TABLE mailgres.rollup_by_event (
 CREATE INDEX rollup_by_event_hour_idx ON mailgres.rollup_by_event (hour, dimension);
 
 COMMENT ON TABLE mailgres.rollup_by_event IS
-    'How many emails have which events, by hour of creation and template or tenant; by day of creation and domain of the recipient.';
+    'How many emails have which events, by hour of creation and template; by day of creation and tenant, or domain of the recipient.';

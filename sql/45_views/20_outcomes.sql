@@ -44,7 +44,7 @@ WITH c AS (
            coalesce(sum(x.delivered), 0) AS delivered, coalesce(sum(x.seconds), 0) AS seconds,
            coalesce(sum(x.delivered), 0) > 0 AS known
     FROM mailgres.counted_by_event x
-    WHERE x.dimension = 'tenant' AND x.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
+    WHERE x.dimension = 'template' AND x.hour >= date_trunc('hour', mailgres.now() - interval '7 days', 'UTC')
 )
 SELECT k.name, k.value, k.unit, k.target,
        CASE WHEN k.value IS NULL THEN 'no data' WHEN k.met THEN 'met' ELSE 'missed' END AS verdict,

@@ -59,6 +59,14 @@ def test_resend_with_several_recipients_does_not_say_which() -> None:
     assert event.detail["recipients_unknown"] is True
 
 
+def test_the_payload_of_a_resend_emulator_is_an_event_though_it_has_no_time_and_no_tags() -> None:
+    """What `emulate` 0.11.2 (npm) hands to its webhooks; it does not sign as Svix does."""
+    data = {"email_id": "re_1", "to": ["ana@example.com"], "from": "a@example.com", "subject": "x"}
+    event = resend.parse({"type": "email.delivered", "data": data}, "msg_1")
+    assert (event.event, event.provider_message_id) == ("delivered", "re_1")
+    assert (event.recipient_email, event.occurred_at) == ("ana@example.com", None)
+
+
 def test_resend_tags_may_be_a_list_of_pairs() -> None:
     payload = resend_sample("email.sent", ABOUT)
     payload["data"]["tags"] = [{"name": "mailgres_id", "value": ABOUT.queue_id}]

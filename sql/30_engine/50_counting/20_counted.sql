@@ -83,8 +83,8 @@ SELECT x.hour, x.dimension, x.name, d.reported, d.delivered, d.bounced, d.hard_b
     d.clicked, d.unsubscribed, d.refused, d.seconds
 FROM mailgres.event_deltas d
 CROSS JOIN LATERAL (VALUES
-    ('template', d.template_type, d.hour), ('tenant', d.tenant_id, d.hour),
+    ('template', d.template_type, d.hour), ('tenant', d.tenant_id, date_trunc('day', d.hour, 'UTC')),
     ('domain', d.domain, date_trunc('day', d.hour, 'UTC'))) x(dimension, name, hour);
 
 COMMENT ON VIEW mailgres.counted_by_event IS
-    'How many emails have which events, by hour of creation and template or tenant, and by day and domain; sum them.';
+    'How many emails have which events, by hour of creation and template, and by day and tenant or domain; sum them.';

@@ -125,7 +125,7 @@ BEGIN
                sum(t.complained), sum(t.opened), sum(t.clicked), sum(t.unsubscribed), sum(t.refused), sum(t.seconds)
         FROM taken t
         CROSS JOIN LATERAL (VALUES
-            ('template', t.template_type, t.hour), ('tenant', t.tenant_id, t.hour),
+            ('template', t.template_type, t.hour), ('tenant', t.tenant_id, date_trunc('day', t.hour, 'UTC')),
             ('domain', t.domain, date_trunc('day', t.hour, 'UTC'))) x(dimension, name, hour)
         GROUP BY 1, 2, 3
         ON CONFLICT (dimension, name, hour) DO UPDATE

@@ -237,12 +237,14 @@ BEGIN
     SELECT r.name, '', (SELECT coalesce(sum(d.emails), 0) FROM dead d), NULL, NULL
     FROM mailgres.alert_rules r WHERE r.name IN ('dead_letters', 'dead_letters_ceiling');
 
+    -- Events are counted by tenant and day: the window begins with its first day.
     RETURN QUERY SELECT r.name, e.name,
         100.0::double precision * CASE r.name WHEN 'bounce_rate' THEN sum(e.hard_bounced) ELSE sum(e.complained) END
             / nullif(CASE r.name WHEN 'bounce_rate' THEN sum(e.reported) ELSE sum(e.delivered) END, 0),
         CASE r.name WHEN 'bounce_rate' THEN sum(e.reported) ELSE sum(e.delivered) END::bigint, NULL::timestamptz
     FROM mailgres.alert_rules r
-    JOIN mailgres.counted_by_event e ON e.dimension = 'tenant' AND e.hour > mailgres.now() - r.time_window
+    JOIN mailgres.counted_by_event e
+        ON e.dimension = 'tenant' AND e.hour >= date_trunc('day', mailgres.now() - r.time_window, 'UTC')
     WHERE r.name IN ('bounce_rate', 'complaint_rate')
     GROUP BY r.name, e.name;
 END

@@ -8,7 +8,7 @@ AS $$
         SELECT coalesce(sum(c.delivered), 0)::bigint AS delivered, coalesce(sum(c.bounced), 0)::bigint AS bounced,
                coalesce(sum(c.complained), 0)::bigint AS complained, coalesce(sum(c.refused), 0)::bigint AS refused
         FROM mailgres.counted_by_event c
-        WHERE c.dimension = 'tenant' AND c.hour > mailgres.now() - interval '24 hours'
+        WHERE c.dimension = 'template' AND c.hour > mailgres.now() - interval '24 hours'
     ) s
     CROSS JOIN LATERAL (VALUES
         (1, 'delivered', s.delivered), (2, 'bounced', s.bounced), (3, 'complained', s.complained),
