@@ -46,10 +46,12 @@ BEGIN
     SELECT coalesce(array_agg(b.id), '{}') INTO v_started FROM started b;
     PERFORM mailgres.commit_durably();
 
-    v_rest := ARRAY(
-        SELECT q.id FROM public.email_queue q
-        WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_started) AND q.lease_token = p_token
-        FOR UPDATE);
+    IF cardinality(v_started) < cardinality(p_ids) THEN
+        v_rest := ARRAY(
+            SELECT q.id FROM public.email_queue q
+            WHERE q.id = ANY (p_ids) AND q.id <> ALL (v_started) AND q.lease_token = p_token
+            FOR UPDATE);
+    END IF;
     IF cardinality(v_rest) > 0 AND NOT p_checked
        AND EXISTS (SELECT FROM mailgres.providers p WHERE p.probe_token = p_token AND p.circuit = 'half_open')
     THEN
