@@ -75,9 +75,13 @@ def commands(
 ) -> Iterator[tuple[str, str]]:
     """Yield every command with its help, groups before their commands."""
     context = click.Context(
-        command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
+        **command.context_settings,
     )
-    context.help_option_names = ["-h", "--help"]
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for each in command.list_commands(context):

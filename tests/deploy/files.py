@@ -48,7 +48,7 @@ def check_call(words: list[str]) -> None:
         if word.startswith("-"):
             options.add(word.partition("=")[0])
         elif isinstance(command, click.Group):
-            found = command.get_command(click.Context(command), word)
+            found = command.get_command(click.Context(command, **command.context_settings), word)
             assert found, f"mailgres {' '.join(words)}: no {word}"
             command = found
     known = {name for one in command.params for name in one.opts}

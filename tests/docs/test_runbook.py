@@ -57,7 +57,7 @@ def test_the_commands_of_the_runbook_exist(command: str) -> None:
     program, *words = shlex.split(command)
     assert program == "mailgres"
     found: click.Command | None = main
-    context = click.Context(main, info_name="mailgres")
+    context = click.Context(main, info_name="mailgres", **main.context_settings)
     while words and isinstance(found, click.Group):
         word = words.pop(0)
         found = found.get_command(context, word)

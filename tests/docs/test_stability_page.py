@@ -182,7 +182,7 @@ def test_the_page_lists_every_error_below_its_base_with_its_sqlstate() -> None:
 def commands(
     command: click.Command, name: str, parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(command, info_name=name, parent=parent)
+    context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     if not isinstance(command, click.Group):
         yield context.command_path.removeprefix("mailgres "), command
         return
