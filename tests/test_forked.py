@@ -62,7 +62,7 @@ def _run(
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["lst"], ["list"], ["config"], ["errors", "explain", "no-such"]]
 )
-def test_the_console_script_says_the_same(arguments: list[str]) -> None:
+def test_a_forked_console_script_prints_what_a_new_process_prints(arguments: list[str]) -> None:
     done = forked.run([PROGRAM, *arguments], env=ENV, cwd="/")
     real = _run([str(PROGRAM), *arguments], env=ENV, cwd="/", stdin="")
     assert (done.returncode, done.stdout, done.stderr) == (

@@ -53,7 +53,7 @@ def test_a_mapping_is_not_overwritten_by_accident(load: Load, tmp_path: Path) ->
     assert file.read_text(encoding="utf-8") != "mine"
 
 
-def test_a_place_that_cannot_be_written_is_an_error(load: Load, tmp_path: Path) -> None:
+def test_inspect_reports_a_mapping_file_that_cannot_be_written(load: Load, tmp_path: Path) -> None:
     file = tmp_path / "nowhere" / "adopt.toml"
     program = Program(load("failed-is-final"))
     what, hint = program.fails("adopt", "--inspect", "--file", str(file))
@@ -62,12 +62,14 @@ def test_a_place_that_cannot_be_written_is_an_error(load: Load, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("given", [(), ("--inspect", "--dry-run")])
-def test_adopt_does_one_thing_at_a_time(empty_database_url: str, given: tuple[str, ...]) -> None:
+def test_adopt_needs_exactly_one_of_inspect_and_dry_run(
+    empty_database_url: str, given: tuple[str, ...]
+) -> None:
     message = Program(empty_database_url).misused("adopt", *given)
     assert message == "Say what to do: --inspect or --dry-run."
 
 
-def test_a_dry_run_lists_every_open_question_first(load: Load, tmp_path: Path) -> None:
+def test_adopt_dry_run_lists_every_open_question_first(load: Load, tmp_path: Path) -> None:
     program, file = Program(load("drizzle-serial")), tmp_path / "adopt.toml"
     program("adopt", "--inspect", "--file", str(file))
     done = program.run("adopt", "--dry-run", "--file", str(file))
@@ -80,7 +82,7 @@ def test_a_dry_run_lists_every_open_question_first(load: Load, tmp_path: Path) -
     ]
 
 
-def test_a_dry_run_counts_with_samples_and_its_query(load: Load, tmp_path: Path) -> None:
+def test_adopt_dry_run_prints_counts_samples_and_the_query(load: Load, tmp_path: Path) -> None:
     url, file = load("drizzle-serial"), tmp_path / "adopt.toml"
     program = Program(url)
     program("adopt", "--inspect", "--file", str(file))
@@ -100,7 +102,7 @@ def test_a_dry_run_counts_with_samples_and_its_query(load: Load, tmp_path: Path)
     assert dump(url) == before
 
 
-def test_a_dry_run_without_a_mapping_says_how_to_get_one(
+def test_adopt_dry_run_without_a_mapping_says_how_to_get_one(
     empty_database_url: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "adopt.toml"
@@ -122,7 +124,9 @@ def test_a_mapping_of_another_database_is_refused_by_its_table(
 
 
 @pytest.mark.parametrize("shape", ["failed-is-final", "drizzle-serial", "scheduled-trigger-fed"])
-def test_migrate_points_to_the_guide_and_changes_nothing(load: Load, shape: str) -> None:
+def test_migrate_beside_a_foreign_queue_points_to_the_guide_and_changes_nothing(
+    load: Load, shape: str
+) -> None:
     url = load(shape)
     before = dump(url)
     what, hint = Program(url).fails("migrate")
@@ -132,18 +136,20 @@ def test_migrate_points_to_the_guide_and_changes_nothing(load: Load, shape: str)
     assert dump(url) == before
 
 
-def test_a_database_without_a_queue_is_an_error(empty_database_url: str) -> None:
+def test_inspecting_a_database_without_a_queue_is_an_error(empty_database_url: str) -> None:
     what, hint = Program(empty_database_url).fails("doctor", "--foreign")
     assert what == "No queue of emails was found in this database"
     assert "--table" in hint
 
 
-def test_our_own_queue_is_no_foreign_one(database_url: str) -> None:
+def test_inspection_does_not_take_the_queue_of_mailgres_for_a_foreign_one(
+    database_url: str,
+) -> None:
     what, _ = Program(database_url).fails("doctor", "--foreign")
     assert what == "No queue of emails was found in this database"
 
 
-def test_of_three_candidates_one_has_to_be_named(
+def test_inspection_asks_for_a_name_if_three_tables_may_be_the_queue(
     empty_database_url: str, connect: Connect, tmp_path: Path
 ) -> None:
     connection = connect(empty_database_url)
@@ -167,7 +173,7 @@ def test_of_three_candidates_one_has_to_be_named(
         ("public.people", "public.people does not look like a queue of emails"),
     ],
 )
-def test_a_named_table_has_to_be_a_queue(
+def test_inspection_refuses_a_named_table_that_is_not_a_queue(
     empty_database_url: str, connect: Connect, name: str, message: str
 ) -> None:
     connect(empty_database_url).execute("CREATE TABLE people (id int PRIMARY KEY, email text)")
@@ -175,7 +181,7 @@ def test_a_named_table_has_to_be_a_queue(
     assert what == message
 
 
-def test_a_reader_sees_everything_and_nothing_changes(
+def test_a_read_only_role_inspects_everything_and_changes_nothing(
     load: Load, server: Server, connect: Connect, shape: str
 ) -> None:
     url = load(shape)
@@ -194,7 +200,7 @@ def test_a_reader_sees_everything_and_nothing_changes(
     assert dump(url) == before
 
 
-def test_without_the_right_to_read_rows_the_catalog_is_explained(
+def test_inspection_without_the_right_to_read_rows_explains_the_catalog(
     load: Load, server: Server
 ) -> None:
     url = load("retry-queue-priority")
@@ -204,7 +210,7 @@ def test_without_the_right_to_read_rows_the_catalog_is_explained(
     assert "queued: waits to be sent" in printed
 
 
-def test_json_has_the_same_findings(load: Load) -> None:
+def test_inspection_as_json_has_the_same_findings(load: Load) -> None:
     found = Program(load("simulated-send")).json("doctor", "--foreign")
     (queue,) = found["queues"]
     assert queue["columns"]["to_email"] == "recipient_email"
@@ -224,7 +230,7 @@ def test_a_key_in_a_cron_job_is_reported_and_not_shown(load: Load, connect: Conn
     assert key not in printed
 
 
-def test_no_address_of_a_person_is_printed(load: Load, shape: str) -> None:
+def test_inspection_prints_no_address_of_a_person(load: Load, shape: str) -> None:
     printed = Program(load(shape))("doctor", "--foreign")
     assert "@example.com" not in printed
 

@@ -54,7 +54,7 @@ def planned(url: str, shape: str) -> Plan:
         return count(connection, mapping, catalog)
 
 
-def test_the_counts_are_those_that_the_shape_expects(load: Load, shape: str) -> None:
+def test_adopt_counts_the_rows_of_each_kind_in_every_known_shape(load: Load, shape: str) -> None:
     url, facts = load(shape), facts_of(shape)
     plan = planned(url, shape)
     expected = {kind: number for kind, number in facts["expected"].items() if number}
@@ -68,7 +68,7 @@ def test_the_counts_are_those_that_the_shape_expects(load: Load, shape: str) -> 
 
 
 @pytest.mark.parametrize("shape", sorted(set(NAMES) - {"lovable-pgmq"}))
-def test_the_rows_are_those_that_the_shape_classifies(load: Load, shape: str) -> None:
+def test_adopt_classifies_each_row_of_every_known_shape(load: Load, shape: str) -> None:
     """Not only as many, but the same ones. Lovable's query counts messages, and names none."""
     facts = facts_of(shape)
     url = load(shape)
@@ -87,14 +87,14 @@ def test_the_rows_are_those_that_the_shape_classifies(load: Load, shape: str) ->
 
 
 @pytest.mark.parametrize("shape", ["spanish-comma-list", "django-post-office"])
-def test_lists_are_counted_by_address(load: Load, shape: str) -> None:
+def test_adopt_counts_a_list_of_recipients_by_address(load: Load, shape: str) -> None:
     plan = planned(load(shape), shape)
     (queue,) = plan.queues
     expected = facts_of(shape)["recipients"]
     assert {kind: queue.counts[kind].recipients for kind in expected} == expected
 
 
-def test_old_rows_that_wait_are_counted(load: Load, shape: str) -> None:
+def test_adopt_counts_waiting_rows_older_than_30_days(load: Load, shape: str) -> None:
     expected = facts_of(shape).get("older_than_30_days", {"waiting": 0})
     plan = planned(load(shape), shape)
     kinds = ("waiting", "scheduled")
@@ -104,14 +104,14 @@ def test_old_rows_that_wait_are_counted(load: Load, shape: str) -> None:
     }
 
 
-def test_counting_changes_nothing(load: Load, shape: str) -> None:
+def test_counting_a_foreign_queue_changes_nothing(load: Load, shape: str) -> None:
     url = load(shape)
     before = dump(url)
     planned(url, shape)
     assert dump(url) == before
 
 
-def test_every_row_that_cannot_be_mapped_has_a_reason(load: Load, shape: str) -> None:
+def test_adopt_gives_a_reason_for_every_row_that_cannot_be_mapped(load: Load, shape: str) -> None:
     for queue in planned(load(shape), shape).queues:
         for each in queue.samples:
             if each.kind == "unmappable":
@@ -128,7 +128,7 @@ def test_every_row_that_cannot_be_mapped_has_a_reason(load: Load, shape: str) ->
         "NULL)::text); COMMIT; --",
     ],
 )
-def test_an_expression_that_does_not_run_is_an_error_and_changes_nothing(
+def test_an_sql_expression_of_a_mapping_that_does_not_run_is_an_error(
     load: Load, expression: str
 ) -> None:
     url = load("jsonb-outbox")

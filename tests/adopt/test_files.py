@@ -37,7 +37,7 @@ def catalog(*names: str) -> Catalog:
     return Catalog((Table("public", "cola", "public.cola", columns),))
 
 
-def test_a_good_file_is_read_with_its_places_in_json() -> None:
+def test_a_valid_mapping_file_is_read_with_its_json_keys() -> None:
     (queue,) = read(GOOD).queues
     assert queue.source("subject") == Source("data", ("a.b",))
     assert queue.source("html") == Source("data", ("inner", "html"))
@@ -68,7 +68,9 @@ def test_a_good_file_is_read_with_its_places_in_json() -> None:
         ('timezone = "UTC"', "timezone = 1", "timezone is not a text"),
     ],
 )
-def test_what_is_not_understood_is_refused_by_its_name(old: str, new: str, message: str) -> None:
+def test_a_mapping_file_with_an_unknown_name_or_value_is_refused(
+    old: str, new: str, message: str
+) -> None:
     assert old in GOOD
     with pytest.raises(InvalidMapping) as refused:
         read(GOOD.replace(old, new))
@@ -81,27 +83,27 @@ def test_two_mappings_of_one_table_are_refused() -> None:
         read(GOOD + GOOD.replace("format = 1", ""))
 
 
-def test_a_lost_column_is_refused_by_its_name() -> None:
+def test_a_mapping_that_leaves_out_a_column_is_refused_and_names_it() -> None:
     with pytest.raises(InvalidMapping, match=r"leaves out nota, importe$"):
         check(read(GOOD), catalog(*COLUMNS, "nota", "importe"))
 
 
-def test_a_column_that_is_not_there_is_refused_by_its_name() -> None:
+def test_a_mapping_of_a_missing_column_is_refused_and_names_it() -> None:
     with pytest.raises(InvalidMapping, match=r"has no column estado$"):
         check(read(GOOD), catalog("id", "para", "kind", "data"))
 
 
-def test_a_table_that_is_not_there_is_refused_by_its_name() -> None:
+def test_a_mapping_of_a_missing_table_is_refused_and_names_it() -> None:
     with pytest.raises(InvalidMapping, match=r"there is no table public\.cola"):
         check(read(GOOD), Catalog(()))
 
 
-def test_an_unknown_time_zone_is_refused() -> None:
+def test_a_mapping_with_an_unknown_time_zone_is_refused() -> None:
     with pytest.raises(InvalidMapping, match="'Mars/Base' is no time zone"):
         check(read(GOOD.replace('"UTC"', '"Mars/Base"')), catalog(*COLUMNS))
 
 
-def test_open_questions_are_listed_together() -> None:
+def test_open_questions_of_a_mapping_are_listed_together() -> None:
     open_ = GOOD.replace('"waiting"', '"?"').replace('"UTC"', '"?"').replace('"id"', '""')
     with pytest.raises(InvalidMapping) as refused:
         answered(read(open_))
@@ -111,7 +113,7 @@ def test_open_questions_are_listed_together() -> None:
         assert each in message
 
 
-def test_times_without_a_zone_need_one() -> None:
+def test_a_mapping_of_times_without_a_zone_needs_a_time_zone() -> None:
     columns = tuple(Column(each, "text", "text") for each in COLUMNS)
     when = Column("creado", "timestamp without time zone", "timestamp")
     there = Catalog((Table("public", "cola", "public.cola", (*columns, when)),))

@@ -57,14 +57,14 @@ def as_in_facts(queue: Queue) -> dict[Source, str]:
 
 
 @pytest.mark.parametrize("shape", sorted(set(NAMES) - {"lovable-pgmq", "jsonb-outbox"}))
-def test_every_column_of_a_table_is_what_it_is(load: Load, shape: str) -> None:
+def test_inspection_maps_every_column_of_every_known_shape(load: Load, shape: str) -> None:
     (queue,) = inspected(load(shape)).mapping.queues
     facts = facts_of(shape)
     assert queue.table == facts["table"]
     assert as_in_facts(queue) == expected_columns(facts)
 
 
-def test_every_place_in_json_is_what_it_is(load: Load) -> None:
+def test_inspection_maps_every_key_of_a_queue_in_json(load: Load) -> None:
     (queue,) = inspected(load("jsonb-outbox")).mapping.queues
     expected = expected_columns(facts_of("jsonb-outbox"))
     # The end of the retries: an email past it is sent once more, so it is no expiry.
@@ -101,7 +101,7 @@ def meant(facts: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("shape", sorted(set(NAMES) - {"lovable-pgmq", "jsonb-outbox"}))
-def test_every_status_means_what_it_says(load: Load, shape: str) -> None:
+def test_inspection_understands_every_status_of_every_known_shape(load: Load, shape: str) -> None:
     (queue,) = inspected(load(shape)).mapping.queues
     answered = {status: what for status, what in queue.statuses.items() if what != ASK}
     expected = meant(facts_of(shape))
@@ -112,17 +112,19 @@ def test_every_status_means_what_it_says(load: Load, shape: str) -> None:
     assert answered == expected
 
 
-def test_what_the_catalog_does_not_say_is_asked(load: Load, shape: str) -> None:
+def test_inspection_asks_for_what_the_catalog_does_not_say(load: Load, shape: str) -> None:
     asked = {where.partition(", ")[2] for where, _ in inspected(load(shape)).mapping.questions()}
     assert asked == ASKED.get(shape, set())
 
 
-def test_the_zone_of_a_default_is_found(load: Load) -> None:
+def test_inspection_finds_the_time_zone_of_a_column_default(load: Load) -> None:
     (queue,) = inspected(load("spanish-comma-list")).mapping.queues
     assert queue.timezone == facts_of("spanish-comma-list")["timezone"]
 
 
-def test_who_inserts_is_found_also_through_other_functions(load: Load, shape: str) -> None:
+def test_inspection_finds_functions_that_insert_through_other_functions(
+    load: Load, shape: str
+) -> None:
     facts = facts_of(shape)
     for found in inspected(load(shape)).queues:
         functions = [f"{f.name}({f.types})" for f in found.writers.inserting]
@@ -143,7 +145,9 @@ def test_who_inserts_is_found_also_through_other_functions(load: Load, shape: st
         ("lovable-pgmq", "process-email-queue"),
     ],
 )
-def test_the_cron_job_that_processes_is_found(load: Load, shape: str, job: str) -> None:
+def test_inspection_finds_the_cron_job_that_processes_the_queue(
+    load: Load, shape: str, job: str
+) -> None:
     for found in inspected(load(shape)).queues:
         assert [each.title for each in found.writers.jobs] == [job]
 
@@ -165,13 +169,13 @@ FAULTS = {
 ALWAYS = {"no_idempotency_key", "no_retention", "no_search_path", "no_backoff"}
 
 
-def test_what_is_wrong_is_named_with_the_line_that_shows_it(load: Load, shape: str) -> None:
+def test_inspection_names_each_defect_with_the_line_that_shows_it(load: Load, shape: str) -> None:
     for found in inspected(load(shape)).queues:
         names = {each.name for each in found.faults}
         assert FAULTS[shape] <= names <= FAULTS[shape] | ALWAYS
         assert all(each.line for each in found.faults)
 
 
-def test_a_mapping_survives_its_file(load: Load, shape: str) -> None:
+def test_a_mapping_that_is_written_to_a_file_is_read_back_unchanged(load: Load, shape: str) -> None:
     found = inspected(load(shape))
     assert read(write([each.proposal for each in found.queues])) == found.mapping

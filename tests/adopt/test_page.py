@@ -18,13 +18,13 @@ BLOCKS = re.findall(
 )
 
 
-def test_the_page_shows_a_hand_rolled_queue_lovable_and_post_office() -> None:
+def test_the_page_on_moving_in_has_an_example_of_each_known_queue() -> None:
     shapes = {shape for shape, _, _ in BLOCKS}
     assert shapes >= {"failed-is-final", "lovable-pgmq", "django-post-office"}
 
 
 @pytest.mark.parametrize(("shape", "command", "output"), BLOCKS)
-def test_the_page_shows_what_the_command_prints(
+def test_the_page_on_moving_in_shows_what_the_commands_print(
     load: Callable[[str], str], tmp_path: Path, shape: str, command: str, output: str
 ) -> None:
     file = tmp_path / "adopt.toml"

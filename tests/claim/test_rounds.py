@@ -85,7 +85,7 @@ def test_every_tenant_is_served_within_one_round(
 @on_one_database
 @given(urgent=st.integers(1, 8), normal=st.integers(1, 12), limit=st.integers(1, 10))
 @example(urgent=8, normal=12, limit=10)
-def test_half_of_a_claim_goes_round_however_many_emails_are_urgent(
+def test_half_of_a_claim_serves_tenants_in_turn_however_many_emails_are_urgent(
     harness: ClaimHarness, urgent: int, normal: int, limit: int
 ) -> None:
     harness.clean()

@@ -72,7 +72,7 @@ def test_alerts_set_changes_only_the_given_values(mailgres: Program) -> None:
     assert mailgres("alerts", "set", "parked", "--on") == "parked: > 0 emails, info\n"
 
 
-def test_a_dry_run_changes_no_rule(mailgres: Program) -> None:
+def test_a_dry_run_changes_no_alert_rule(mailgres: Program) -> None:
     before = mailgres.json("alerts", "rules")
     assert mailgres("alerts", "set", "parked", "--off", "--dry-run").splitlines() == [
         "parked: > 0 emails, off",

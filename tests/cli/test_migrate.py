@@ -87,7 +87,9 @@ def test_migrate_sql_prints_a_script_without_a_database(empty_database_url: str)
     assert run("migrate", "--check", "--database-url", empty_database_url).exit_code == 0
 
 
-def test_sql_a_second_time_says_that_there_is_nothing_to_do(empty_database_url: str) -> None:
+def test_the_script_of_migrate_sql_says_at_a_second_run_that_nothing_is_to_do(
+    empty_database_url: str,
+) -> None:
     printed = migrate.script()
     run_script(empty_database_url, printed, "-v", "ON_ERROR_STOP=1")
     before = dump(empty_database_url)

@@ -67,7 +67,9 @@ def test_the_key_of_a_batch_is_lost_and_protects_nothing(mailgres: Program, queu
         queue.run("SELECT retry_email(%s)", ordinary)
 
 
-def test_emails_that_cannot_have_been_sent_are_left_alone(mailgres: Program, queue: Queue) -> None:
+def test_recover_leaves_emails_that_cannot_have_been_sent_unchanged(
+    mailgres: Program, queue: Queue
+) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue.run("SELECT cancel_email(%s)", queue.enqueue())
     queue.enqueue()
@@ -84,7 +86,7 @@ def test_emails_that_cannot_have_been_sent_are_left_alone(mailgres: Program, que
     assert decisions(mailgres, "--dry-run") == {}, "nothing left the database"
 
 
-def test_an_email_in_progress_and_one_that_is_uncertain_are_kept(
+def test_recover_keeps_emails_in_progress_and_uncertain_emails(
     mailgres: Program, queue: Queue
 ) -> None:
     queue.use_provider(WITHOUT_KEYS)
@@ -116,7 +118,9 @@ def test_emails_that_were_enqueued_after_the_failover_are_not_concerned(
     assert decisions(mailgres, *until, "--dry-run") == {}
 
 
-def test_a_dry_run_and_a_refused_question_change_nothing(mailgres: Program, queue: Queue) -> None:
+def test_recover_with_dry_run_or_without_consent_changes_nothing(
+    mailgres: Program, queue: Queue
+) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue.enqueue(HOLD)
     before = queue.rows("SELECT * FROM email_queue")
@@ -129,7 +133,7 @@ def test_a_dry_run_and_a_refused_question_change_nothing(mailgres: Program, queu
     assert queue.rows("SELECT * FROM email_queue") == before
 
 
-def test_a_file_settles_emails_that_were_sent_and_lists_lost_ones(
+def test_recover_settles_emails_that_a_file_knows_and_lists_lost_ones(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:
     queue.use_provider(WITHOUT_KEYS)
@@ -155,7 +159,7 @@ def test_a_file_settles_emails_that_were_sent_and_lists_lost_ones(
         ("", "has no column id"),
     ],
 )
-def test_a_file_that_is_not_understood_changes_nothing(
+def test_recover_with_a_malformed_file_changes_nothing(
     mailgres: Program, queue: Queue, tmp_path: Path, text: str, says: str
 ) -> None:
     queue.use_provider(WITHOUT_KEYS)

@@ -23,13 +23,13 @@ def bounce(queue: Queue, tenant: str) -> None:
     queue.run(event, queue_id, Jsonb(SOFT))
 
 
-def test_the_defaults_of_the_rules_are_those_of_a_new_database(queue: Queue) -> None:
+def test_the_defaults_of_suppression_rules_are_those_of_a_new_database(queue: Queue) -> None:
     rows = "SELECT * FROM {} ORDER BY name"
     defaults = queue.rows(rows.format("mailgres.default_suppression_rules()"))
     assert defaults == queue.rows(rows.format("mailgres.suppression_rules"))
 
 
-def test_a_rule_that_was_changed_by_command_decides_and_can_be_reset(
+def test_a_suppression_rule_changed_by_command_takes_effect_and_can_be_reset(
     mailgres: Program, queue: Queue
 ) -> None:
     before = mailgres.json("suppressions", "rules")
@@ -51,14 +51,16 @@ def test_a_rule_that_was_changed_by_command_decides_and_can_be_reset(
 
 
 @pytest.mark.parametrize("command", [("set-rule", "--off"), ("reset-rule",)])
-def test_a_dry_run_changes_no_rule(mailgres: Program, queue: Queue, command: list[str]) -> None:
+def test_a_dry_run_changes_no_suppression_rule(
+    mailgres: Program, queue: Queue, command: list[str]
+) -> None:
     queue.run("UPDATE mailgres.suppression_rules SET needed = 7 WHERE name = 'soft_bounces'")
     before = mailgres.json("suppressions", "rules")
     assert mailgres("suppressions", command[0], "soft_bounces", *command[1:], "--dry-run")
     assert mailgres.json("suppressions", "rules") == before
 
 
-def test_a_rule_that_does_not_exist_is_refused_with_the_nearest_name(mailgres: Program) -> None:
+def test_an_unknown_suppression_rule_is_refused_with_the_nearest_name(mailgres: Program) -> None:
     for command in (("set-rule", "soft_bounce", "--off"), ("reset-rule", "soft_bounce")):
         what, hint = mailgres.fails("suppressions", *command)
         assert what == "there is no suppression rule 'soft_bounce'"
@@ -69,7 +71,7 @@ def test_a_rule_that_does_not_exist_is_refused_with_the_nearest_name(mailgres: P
     "options",
     [(), ("--needed", "0"), ("--expires", "0s"), ("--scope", "me"), ("--expires", "x")],
 )
-def test_a_bad_setting_of_a_rule_is_refused(
+def test_a_bad_value_of_a_suppression_rule_is_refused(
     mailgres: Program, queue: Queue, options: list[str]
 ) -> None:
     before = queue.rows("SELECT * FROM mailgres.suppression_rules ORDER BY name")
@@ -91,14 +93,14 @@ def test_a_bad_setting_of_a_rule_is_refused(
         *({"event": "sent"}, {"except_reasons": []}, {"for_all": None}, [], None),
     ],
 )
-def test_bad_settings_of_a_rule_are_refused_by_the_database(queue: Queue, settings: Any) -> None:
+def test_the_database_refuses_bad_values_of_a_suppression_rule(queue: Queue, settings: Any) -> None:
     with pytest.raises(psycopg.Error) as caught:
         queue.run("SELECT mailgres.set_suppression_rule('soft_bounces', %s)", Jsonb(settings))
     assert caught.value.sqlstate == "MG093"
     assert caught.value.diag.message_hint
 
 
-def test_a_rule_that_a_person_inserted_has_no_default(queue: Queue) -> None:
+def test_a_suppression_rule_that_a_person_inserted_has_no_default(queue: Queue) -> None:
     queue.run(
         """
         INSERT INTO mailgres.suppression_rules (name, event, reason, for_all)

@@ -201,7 +201,7 @@ def incident(mailgres: Program) -> None:
         mailgres("suppressions", "add", address, "--reason", reason)
 
 
-def test_release_removes_what_the_filter_chooses_but_no_complaint(
+def test_suppressions_release_removes_what_its_filter_matches_but_no_complaint(
     mailgres: Program, queue: Queue
 ) -> None:
     incident(mailgres)
@@ -215,7 +215,7 @@ def test_release_removes_what_the_filter_chooses_but_no_complaint(
     assert mailgres("suppressions", "release", "--source", "event") == "0 released.\n"
 
 
-def test_release_without_a_filter_is_refused(mailgres: Program, queue: Queue) -> None:
+def test_suppressions_release_without_a_filter_is_refused(mailgres: Program, queue: Queue) -> None:
     incident(mailgres)
     what, hint = mailgres.fails("suppressions", "release")
     assert what == "a filter is needed to release suppressions"
@@ -226,7 +226,9 @@ def test_release_without_a_filter_is_refused(mailgres: Program, queue: Queue) ->
 # --- explain
 
 
-def test_explain_says_why_since_when_and_which_email(mailgres: Program, queue: Queue) -> None:
+def test_suppressions_explain_says_why_since_when_and_which_email(
+    mailgres: Program, queue: Queue
+) -> None:
     queue_id = queue.enqueue(recipient_email="Ana@Example.com")
     queue.attempt("sent", provider_message_id="re_1")
     queue.run(
@@ -242,7 +244,9 @@ def test_explain_says_why_since_when_and_which_email(mailgres: Program, queue: Q
     assert mailgres.json("suppressions", "explain", "ana@example.com")["suppressions"]
 
 
-def test_explain_of_an_address_that_is_not_suppressed_exits_with_1(mailgres: Program) -> None:
+def test_suppressions_explain_exits_with_1_for_an_address_that_is_not_suppressed(
+    mailgres: Program,
+) -> None:
     done = mailgres.run("suppressions", "explain", "eve@example.com")
     assert (done.returncode, done.stdout) == (1, "eve@example.com is not suppressed.\n")
 
@@ -250,7 +254,7 @@ def test_explain_of_an_address_that_is_not_suppressed_exits_with_1(mailgres: Pro
 # --- a large file
 
 
-def test_one_bad_line_among_100_000_changes_nothing(
+def test_one_bad_line_among_100_000_of_an_import_changes_nothing(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:
     path = tmp_path / "many.txt"
@@ -325,7 +329,7 @@ def test_the_list_of_resend_is_imported_by_its_api(
         ),
     ],
 )
-def test_a_list_that_cannot_be_read_is_an_error(
+def test_a_suppression_list_of_resend_that_cannot_be_read_is_an_error(
     mailgres: Program, double: ResendDouble, provider: str, env: dict[str, str], what: str
 ) -> None:
     order = ("suppressions", "import", "--provider", provider)
@@ -335,5 +339,5 @@ def test_a_list_that_cannot_be_read_is_an_error(
     assert mailgres.json("suppressions", "list") == []
 
 
-def test_import_needs_a_file_or_a_provider(mailgres: Program) -> None:
+def test_suppressions_import_needs_a_file_or_a_provider(mailgres: Program) -> None:
     assert "Give a FILE or --provider NAME" in mailgres.misused("suppressions", "import")

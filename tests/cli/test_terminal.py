@@ -222,7 +222,7 @@ def test_a_short_id_is_found_by_the_primary_keys(conn: psycopg.Connection, queue
 @pytest.mark.parametrize(
     "typed", ["xyz", "0", "01a", "----", "01a1e19f-de56-7abc-8000-0000000000001"]
 )
-def test_what_is_not_an_id(mailgres: Program, typed: str) -> None:
+def test_show_refuses_a_value_that_is_not_an_id(mailgres: Program, typed: str) -> None:
     assert "is not an id. Give a UUID, or at least its first 4 digits." in mailgres.misused(
         "show", typed
     ) or typed.startswith("-")
@@ -288,7 +288,7 @@ def test_the_filters_of_dlq_and_retry_leave_others_out(
     assert mailgres.run("dlq", "list", *given, "--json").stdout == "[]\n"
 
 
-def test_when_it_died_is_a_question_about_dead_emails(mailgres: Program) -> None:
+def test_died_since_is_refused_for_emails_that_are_not_dead(mailgres: Program) -> None:
     told = mailgres.misused("list", "--died-since", "1h", "--status", "sent")
     assert told == (
         "--died-since and --died-until select dead emails: leave out --status, or give failed."
@@ -334,7 +334,9 @@ def completed(mailgres: Program, line: str) -> list[str]:
     ],
 )
 @pytest.mark.usefixtures("emails")
-def test_names_are_completed(mailgres: Program, line: str, expected: list[str]) -> None:
+def test_the_shell_completes_names_of_the_database(
+    mailgres: Program, line: str, expected: list[str]
+) -> None:
     assert completed(mailgres, line) == expected
 
 
@@ -350,7 +352,7 @@ def test_completion_does_not_wait_for_a_server_that_does_not_answer() -> None:
         assert completed(Program(url), "list --template wel") == []
 
 
-def test_there_is_no_progress_bar_over_nothing(mailgres: Program, queue: Queue) -> None:
+def test_a_command_over_no_rows_shows_no_progress_bar(mailgres: Program, queue: Queue) -> None:
     del queue
     terminal = subprocess.run(
         ["script", "-qec", f"{PROGRAM} retry --all-failed --yes", "/dev/null"],

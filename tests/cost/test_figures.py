@@ -40,7 +40,7 @@ def test_an_email_costs_no_more_than_the_committed_figures(
     assert not problems, "\n".join([f"{kind}:", *problems, ACCEPT])
 
 
-def test_an_index_too_many_is_noticed(connect: Connect) -> None:
+def test_the_cost_figures_notice_an_additional_index(connect: Connect) -> None:
     """What a careless change would cost is beyond the limit, and named."""
     conn, other = connect(), connect()
     major = str(conn.info.server_version // 10000)
@@ -52,7 +52,7 @@ def test_an_index_too_many_is_noticed(connect: Connect) -> None:
     assert any(each.startswith("enqueue_email: wal_bytes per email grew") for each in problems)
 
 
-def test_what_grew_is_named() -> None:
+def test_a_cost_that_grew_is_named() -> None:
     before = {"claim": {"buffers": 10.0, "wal_bytes": 200.0}}
     assert grown({"claim": {"buffers": 10.9, "wal_bytes": 100.0}}, before, MOST) == []
     assert grown({"claim": {"buffers": 11.1, "wal_bytes": 200.0}}, before, MOST) == [

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from embedded.harness import ServerDirectory
 
 
-def test_a_port_that_was_taken_is_given_up(directory: ServerDirectory) -> None:
+def test_the_embedded_server_takes_another_port_if_its_own_is_in_use(
+    directory: ServerDirectory,
+) -> None:
     with embedded.server(directory.path) as url:
         port = int(str(psycopg.conninfo.conninfo_to_dict(url)["port"]))
     directory.wait_until_quiet()

@@ -29,7 +29,7 @@ def test_a_new_embedded_server_answers(directory: ServerDirectory) -> None:
     assert row == ("UTF8", "on", "100")
 
 
-def test_data_is_kept_between_runs(directory: ServerDirectory) -> None:
+def test_the_embedded_server_keeps_its_data_between_runs(directory: ServerDirectory) -> None:
     with embedded.server(directory.path) as url, psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
     directory.wait_until_quiet()
@@ -102,7 +102,9 @@ def test_an_interrupt_in_the_terminal_spares_the_server(
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_user_gets_no_child_to_wait_for(directory: ServerDirectory) -> None:
+def test_the_supervisor_is_no_child_of_the_program_that_starts_it(
+    directory: ServerDirectory,
+) -> None:
     with embedded.server(directory.path):
         assert parent(directory.supervisor()) != os.getpid()
 

@@ -130,7 +130,7 @@ def state_together(queue: Queue, events: list[dict[str, Any]]) -> Any:
         return queue.row(STATE)
 
 
-def test_forty_six_copies_are_one_event(queue: Queue) -> None:
+def test_forty_six_copies_of_an_event_are_stored_once(queue: Queue) -> None:
     queue_id = sent(queue)
     one = {**event("bounced", "hard", "mailbox_unknown"), "age": 0, "id": "svix-1"}
     words = [record(queue, queue_id, one) for _ in range(46)]
@@ -155,7 +155,7 @@ RANKS = [
 
 
 @pytest.mark.parametrize("place", range(len(RANKS)))
-def test_the_event_that_says_most_decides(queue: Queue, place: int) -> None:
+def test_the_state_of_an_email_is_that_of_its_strongest_event(queue: Queue, place: int) -> None:
     queue_id = sent(queue)
     for name in RANKS[place:] + RANKS[:place]:
         record(queue, queue_id, {**event(name), "age": 0, "id": name})

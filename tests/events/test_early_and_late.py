@@ -85,7 +85,9 @@ def test_unknown_events_are_looked_up_less_and_less_often(queue: Queue, clock: C
     assert 10 < lookups < 40
 
 
-def test_a_complaint_weeks_after_the_email_went_to_the_archive(queue: Queue, clock: Clock) -> None:
+def test_a_complaint_weeks_after_archiving_is_recorded_and_suppresses(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = sent(queue)
     queue.run("SELECT record_email_event('resend', 'failed', 're_1')")
     clock.forward(8 * DAY)
@@ -128,7 +130,7 @@ def test_an_event_of_an_email_that_was_never_tried_is_not_matched(queue: Queue) 
     assert queue.value(statement, queue_id) == "unmatched"
 
 
-def test_the_message_that_was_sent_again_has_a_new_state(queue: Queue, clock: Clock) -> None:
+def test_an_email_that_is_sent_again_has_a_new_delivery_state(queue: Queue, clock: Clock) -> None:
     queue_id = sent(queue, "re_1")
     queue.value(BY_ID, "failed", "re_1", "1")
     clock.forward(SECONDS)
@@ -182,7 +184,7 @@ def test_an_event_that_came_before_the_worker_died_settles_the_email(
 # --- at the same time
 
 
-def test_two_that_record_one_event_at_once_record_it_once(
+def test_an_event_that_two_callers_record_at_once_is_recorded_once(
     committed: Queue, connect: Connect
 ) -> None:
     queue_id = sent(committed)
@@ -203,14 +205,14 @@ def test_two_that_record_one_event_at_once_record_it_once(
     "events",
     ["{}", "null", "[1]", '[{"event": "sent"}]', '[{"event": "sent", "queue_id": "x"}]'],
 )
-def test_events_that_are_not_understood_are_refused_together(queue: Queue, events: str) -> None:
+def test_a_list_with_a_malformed_event_is_refused_as_a_whole(queue: Queue, events: str) -> None:
     with pytest.raises(psycopg.Error) as error, queue.conn.transaction():
         queue.run("SELECT record_email_events(%s)", events)
     assert error.value.sqlstate == "MG025"
     assert error.value.diag.message_hint
 
 
-def test_what_a_provider_says_is_never_an_error(queue: Queue) -> None:
+def test_no_text_of_a_provider_makes_recording_an_event_fail(queue: Queue) -> None:
     queue_id = sent(queue)
     statement = """
         SELECT record_email_event('resend', %s, %s, %s, p_event_id => %s, p_occurred_at => %s,

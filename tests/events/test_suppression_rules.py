@@ -47,7 +47,7 @@ def test_a_hard_bounce_suppresses_for_all_tenants_without_an_end(queue: Queue) -
 @pytest.mark.parametrize(
     ("event", "reason"), [("complained", "complained"), ("unsubscribed", "unsubscribed")]
 )
-def test_a_wish_of_the_recipient_holds_for_the_tenant(
+def test_a_complaint_or_unsubscription_suppresses_for_its_tenant_only(
     queue: Queue, event: str, reason: str
 ) -> None:
     report(queue, event, send(queue, tenant_id="shop"))
@@ -56,7 +56,7 @@ def test_a_wish_of_the_recipient_holds_for_the_tenant(
 
 @pytest.mark.parametrize("reason", ["content", "size", "reputation", "policy"])
 @pytest.mark.parametrize("kind", ["hard", "soft"])
-def test_what_says_nothing_about_the_mailbox_never_suppresses(
+def test_a_bounce_that_says_nothing_about_the_mailbox_never_suppresses(
     queue: Queue, kind: str, reason: str
 ) -> None:
     for _ in range(6):
@@ -87,14 +87,14 @@ def test_five_soft_bounces_in_a_row_suppress_for_30_days(queue: Queue, clock: Cl
     assert [email.id for email in queue.claim()] == [again]
 
 
-def test_copies_of_one_soft_bounce_are_no_series(queue: Queue) -> None:
+def test_copies_of_one_soft_bounce_count_once(queue: Queue) -> None:
     queue_id = send(queue)
     for _ in range(6):
         report(queue, "bounced", queue_id, **SOFT)
     assert suppressed(queue) == []
 
 
-def test_a_delivery_between_ends_the_series(queue: Queue, clock: Clock) -> None:
+def test_a_delivery_ends_a_series_of_soft_bounces(queue: Queue, clock: Clock) -> None:
     for place in range(8):
         clock.forward(MINUTE)
         report(queue, "delivered" if place == 4 else "bounced", send(queue), **SOFT)
@@ -120,7 +120,7 @@ def test_a_delivery_does_not_end_a_hard_suppression(queue: Queue, clock: Clock) 
     assert [row[2] for row in suppressed(queue)] == ["bounced"]
 
 
-def test_of_several_recipients_only_the_named_one_is_suppressed(queue: Queue) -> None:
+def test_a_bounce_suppresses_only_the_recipient_that_it_names(queue: Queue) -> None:
     queue_id = send(queue, cc=["Bob@example.com"], also_to=["cid@example.com"])
     report(queue, "bounced", queue_id, recipient="Bob <bob@EXAMPLE.com>", **HARD)
     assert [row[0] for row in suppressed(queue)] == ["bob@example.com"]
@@ -145,7 +145,7 @@ def test_an_address_that_is_no_recipient_of_the_email_is_not_suppressed(queue: Q
     assert suppressed(queue) == []
 
 
-def test_a_rule_is_a_row_that_can_be_changed(queue: Queue) -> None:
+def test_a_changed_suppression_rule_takes_effect(queue: Queue) -> None:
     queue.run("UPDATE mailgres.suppression_rules SET needed = 2 WHERE name = 'soft_bounces'")
     queue.run("UPDATE mailgres.suppression_rules SET enabled = false WHERE name = 'hard_bounce'")
     report(queue, "bounced", send(queue), **HARD)

@@ -92,7 +92,9 @@ def test_a_key_that_is_really_missing_is_found(database_url: str) -> None:
     )
 
 
-def test_only_the_name_that_postgresql_gives_is_passed_over(conn: psycopg.Connection) -> None:
+def test_drift_ignores_only_column_names_that_postgresql_generates(
+    conn: psycopg.Connection,
+) -> None:
     def normal(query: str) -> str:
         row = conn.execute("SELECT mailgres.normalize_query(%s)", [query]).fetchone()
         assert row

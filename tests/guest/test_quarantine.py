@@ -161,7 +161,7 @@ def test_an_attempt_does_not_start_after_the_quarantine(queue: Queue) -> None:
     assert queue.email(held.id).status == "pending"
 
 
-def test_an_owner_without_rights_on_the_server_is_at_home(
+def test_an_owner_without_rights_on_the_server_is_not_quarantined(
     cluster: Cluster, migrations: Path
 ) -> None:
     """What recognises database and server needs no privilege."""
@@ -176,7 +176,7 @@ def test_an_owner_without_rights_on_the_server_is_at_home(
             assert queue.value("SELECT server FROM mailgres.home") == before
 
 
-def test_the_mark_of_a_database_does_not_follow_from_how_it_was_made(original: str) -> None:
+def test_databases_made_by_one_script_have_different_marks(original: str) -> None:
     """Two servers that one script set up are at the same transaction id."""
     with opened(original) as queue:
         same = "SELECT m.xmin::text = h.xmin::text FROM mailgres.home_mark m, mailgres.home h"

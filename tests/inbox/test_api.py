@@ -69,7 +69,7 @@ def test_the_api_returns_the_latest_email_to_an_address(
     assert [one["id"] for one in listed["emails"]] == [str(newest)]
 
 
-def test_the_api_waits_for_an_email(database_url: str, queue: Queue, ask: Ask) -> None:
+def test_the_inbox_api_waits_for_an_email(database_url: str, queue: Queue, ask: Ask) -> None:
     def later() -> None:
         enqueue(queue)
         work(database_url)
@@ -93,7 +93,9 @@ def test_the_api_counts_only_captured_emails_after_a_time(
     assert ask("GET", f"/api/inbox/latest?after={later}")[0] == 404
 
 
-def test_the_api_deletes(queue: Queue, run_worker: Callable[[], None], ask: Ask) -> None:
+def test_the_inbox_api_deletes_emails(
+    queue: Queue, run_worker: Callable[[], None], ask: Ask
+) -> None:
     first, _, _ = enqueue(queue), enqueue(queue), enqueue(queue)
     run_worker()
     assert ask("DELETE", f"/api/inbox/{first}") == (200, {"deleted": 1})
@@ -113,7 +115,7 @@ def test_the_api_lets_the_next_email_fail(
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-def test_the_api_answers_nobody_without_the_secret(
+def test_the_inbox_api_refuses_requests_without_the_secret(
     stranger: Client, ask: Ask, queue: Queue, method: str, path: str
 ) -> None:
     enqueue(queue)
@@ -145,7 +147,7 @@ def test_the_api_answers_nobody_without_the_secret(
         (("POST", "/api/inbox/faults", {"a": "b" * 20000}), 413, "The body is longer than 16384"),
     ],
 )
-def test_the_api_refuses_bad_input(
+def test_the_inbox_api_refuses_bad_input(
     ask: Ask, order: tuple[str, str, object], status: int, error: str
 ) -> None:
     found = ask(*order)

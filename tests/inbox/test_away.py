@@ -27,7 +27,9 @@ def client(cut: Cut) -> Iterator[Client]:
         yield started.log_in()
 
 
-def test_pages_say_that_the_database_is_away_and_come_back(client: Client, cut: Cut) -> None:
+def test_pages_of_the_inbox_report_an_unreachable_database_and_recover(
+    client: Client, cut: Cut
+) -> None:
     assert client.get("/").status == 200
     cut.off()
     answer = client.get("/")
@@ -37,7 +39,9 @@ def test_pages_say_that_the_database_is_away_and_come_back(client: Client, cut: 
     assert client.get("/").status == 200
 
 
-def test_a_stream_says_that_the_database_is_away_and_back(client: Client, cut: Cut) -> None:
+def test_live_updates_of_the_inbox_report_an_outage_of_the_database_and_its_end(
+    client: Client, cut: Cut
+) -> None:
     connection = HTTPConnection("127.0.0.1", client.port, timeout=60)
     connection.request("GET", "/events?state=x", headers={"Cookie": client.cookie})
     stream = connection.getresponse()
@@ -49,7 +53,7 @@ def test_a_stream_says_that_the_database_is_away_and_back(client: Client, cut: C
     connection.close()
 
 
-def test_an_open_page_says_so_and_comes_back_by_itself(
+def test_an_open_inbox_reports_an_unreachable_database_and_recovers_by_itself(
     client: Client, cut: Cut, chromium: Browser, queue: Queue
 ) -> None:
     with showing(chromium, client.port, SECRET) as window:

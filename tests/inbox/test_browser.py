@@ -150,7 +150,7 @@ def test_no_page_is_wider_than_the_window(
         assert window.browser.run("return document.documentElement.scrollWidth") <= width, path
 
 
-def test_everything_works_without_javascript(window: Window, queue: Queue, run_worker: Run) -> None:
+def test_the_inbox_works_without_javascript(window: Window, queue: Queue, run_worker: Run) -> None:
     enqueue(queue, file_of(b"abc"), subject="Without scripts")
     run_worker()
     browser = window.browser

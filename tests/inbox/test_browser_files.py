@@ -66,7 +66,7 @@ def _is_file(part: email.message.Message) -> bool:
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_template_that_is_edited_while_the_inbox_is_open(
+def test_an_open_inbox_shows_errors_of_an_edited_template_until_they_are_fixed(
     chromium: Browser, database_url: str, queue: Queue, tmp_path: Path
 ) -> None:
     """Its errors are shown until they are fixed, and the next email has the new version."""

@@ -90,7 +90,7 @@ def show(window: Window, queue: Queue, run_worker: Run, html: str) -> UUID:
     return queue_id
 
 
-def test_the_trap_notices_a_connection(trap: Trap, window: Window) -> None:
+def test_the_trap_of_the_hostile_emails_notices_a_connection(trap: Trap, window: Window) -> None:
     """Otherwise the tests below would prove nothing."""
     window.browser.open("about:blank")
     window.browser.run(f"new Image().src = '{trap.url}/x.gif'")

@@ -72,7 +72,9 @@ def test_search_over_http_finds_and_says_so_if_it_finds_nothing(
         ("nonsense", "The email as HTML"),
     ],
 )
-def test_a_message_has_every_view(client: Client, queue_id: UUID, view: str, shown: str) -> None:
+def test_the_inbox_has_every_view_of_a_message(
+    client: Client, queue_id: UUID, view: str, shown: str
+) -> None:
     page = client.get(f"/messages/{queue_id}?view={view}").text
     assert shown in page
     assert "attempt 1: captured" in page
@@ -172,7 +174,9 @@ def test_a_change_while_a_page_is_made_is_newer_than_the_state_of_the_page(
         "/nowhere",
     ],
 )
-def test_what_is_gone_gets_a_page_that_says_so(client: Client, queue_id: UUID, path: str) -> None:
+def test_a_deleted_email_or_file_of_the_inbox_gets_a_404_page(
+    client: Client, queue_id: UUID, path: str
+) -> None:
     answer = client.get(path.format(id=queue_id, other=uuid4()))
     assert answer.status == 404
     assert "This is not here" in answer.text
@@ -190,7 +194,9 @@ def test_an_email_that_failed_shows_why_without_a_message(
     assert client.get(f"/messages/{queue_id}/frame").status == 404
 
 
-def test_deleting_goes_back_to_the_search(client: Client, queue: Queue, queue_id: UUID) -> None:
+def test_deleting_an_email_of_the_inbox_returns_to_the_search(
+    client: Client, queue: Queue, queue_id: UUID
+) -> None:
     csrf = client.get(f"/messages/{queue_id}").csrf()
     answer = client.post(f"/messages/{queue_id}/delete", {"csrf": csrf, "q": "a b"})
     assert (answer.status, answer.headers["location"]) == (303, "../../?q=a+b")
@@ -228,7 +234,7 @@ def test_a_form_beyond_the_limits_is_refused(client: Client) -> None:
     assert client.post("/faults", {"csrf": csrf, **many}).status == 400
 
 
-def test_a_form_that_does_not_arrive_is_given_up(
+def test_a_form_that_does_not_arrive_in_time_is_answered_with_408(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mailgres.web.requests.FORM_SECONDS", 0.1)

@@ -126,7 +126,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("html", "asked"), QUESTIONS, ids=range(len(QUESTIONS)))
-def test_what_an_email_asks_of_the_preferred_colours_is_answered_in_its_document(
+def test_the_preview_answers_colour_queries_of_an_email_with_the_chosen_scheme(
     html: str, asked: str
 ) -> None:
     for scheme in ("light", "dark"):
@@ -142,13 +142,13 @@ def test_a_style_for_both_schemes_gets_the_chosen_one() -> None:
     assert "{color-scheme: dark;x-color-scheme: light dark}" in shown
 
 
-def test_words_about_colours_stay_as_they_are() -> None:
+def test_text_about_colour_schemes_in_an_email_is_not_rewritten() -> None:
     html = "<p>Write @media (prefers-color-scheme: dark) and color-scheme: light dark</p>"
     assert document(html, [], lambda _: None, "dark").endswith(html)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_doctype_stays_first_so_that_it_counts(scheme: str) -> None:
+def test_the_doctype_of_an_email_stays_first(scheme: str) -> None:
     shown = document("\n<!DOCTYPE html><html><p>x", [], lambda _: None, scheme)
     assert shown.startswith("\n<!DOCTYPE html><meta")
     assert shown.endswith("<html><p>x")

@@ -43,7 +43,7 @@ def newer(migrations: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_it_makes_the_indexes_and_a_downgrade_drops_them(
+def test_a_concurrent_revision_makes_its_indexes_and_a_downgrade_drops_them(
     database_url: str, conn: psycopg.Connection, newer: Path
 ) -> None:
     before = dump(database_url)
@@ -53,7 +53,7 @@ def test_it_makes_the_indexes_and_a_downgrade_drops_them(
     assert dump(database_url) == before
 
 
-def test_one_that_was_killed_is_completed_by_the_next_migration(
+def test_a_killed_concurrent_revision_is_completed_by_the_next_migration(
     database_url: str, conn: psycopg.Connection, connect: Connect, newer: Path
 ) -> None:
     """The index that it leaves behind is invalid; a writer that does not end keeps it so."""
@@ -110,7 +110,7 @@ def test_a_second_migration_waits_while_the_first_makes_an_index(
     assert conn.execute(INDEXES).fetchall() == [("more_idx", True), ("more_too_idx", True)]
 
 
-def test_a_statement_that_cannot_be_run_twice_is_refused(
+def test_a_concurrent_revision_refuses_statements_that_cannot_be_run_twice(
     database_url: str, conn: psycopg.Connection, migrations: Path, tmp_path: Path
 ) -> None:
     copy = copy_migrations(migrations, tmp_path / "migrations")
@@ -122,7 +122,9 @@ def test_a_statement_that_cannot_be_run_twice_is_refused(
     assert conn.execute(INDEXES).fetchall() == []
 
 
-def test_the_script_has_it_outside_of_the_transaction(database_url: str, newer: Path) -> None:
+def test_the_printed_script_makes_concurrent_indexes_outside_of_its_transaction(
+    database_url: str, newer: Path
+) -> None:
     printed = migrate.script(directory=newer)
     run_script(database_url, printed, "-v", "ON_ERROR_STOP=1")
     assert migrate.current(database_url) == NEXT

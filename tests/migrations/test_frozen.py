@@ -78,7 +78,7 @@ def test_files_are_taken_in_the_order_of_their_paths(tree: tuple[Path, Path]) ->
     assert parts == ["10_first/10_f.sql", "10_first/20_a.sql", "20_later/10_b.sql"]
 
 
-def test_undo_drops_the_tables(tree: tuple[Path, Path]) -> None:
+def test_the_generated_down_script_drops_the_tables(tree: tuple[Path, Path]) -> None:
     assert "DROP TABLE\n    public.a;" in freeze.undo(tree[0])
 
 

@@ -60,7 +60,7 @@ def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
     return {name for name in before | after if before.get(name) != after.get(name)}
 
 
-def test_nothing_to_do_locks_no_table_and_no_view(
+def test_a_migration_with_nothing_to_do_locks_no_table_and_no_view(
     database_url: str, conn: psycopg.Connection, connect: Connect
 ) -> None:
     before = rows(conn)

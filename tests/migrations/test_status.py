@@ -26,7 +26,7 @@ def test_the_status_without_a_schema_names_migrate(empty_database_url: str) -> N
     assert raised.value.hint == "Run `mailgres migrate`."
 
 
-def test_a_schema_called_mailgres_that_is_not_ours(
+def test_an_empty_schema_named_mailgres_has_no_version(
     empty_database_url: str, connect: Connect
 ) -> None:
     connect(empty_database_url).execute("CREATE SCHEMA mailgres")
@@ -117,14 +117,16 @@ def test_versions_are_ordered() -> None:
     assert release.order("unknown") < release.order("0.0.1")
 
 
-def test_a_revision_that_does_not_exist(database_url: str) -> None:
+def test_a_revision_that_does_not_exist_is_refused(database_url: str) -> None:
     with pytest.raises(MigrationFailed, match="never had the version or revision '0000_none'"):
         migrate.downgrade(database_url, "0000_none")
     with pytest.raises(MigrationFailed, match="no revision '0000_none' to start from"):
         migrate.script("0000_none")
 
 
-def test_a_role_that_may_not_look(database_url: str, server: Server) -> None:
+def test_a_role_without_rights_cannot_read_the_schema_version(
+    database_url: str, server: Server
+) -> None:
     with server.role() as stranger:
         url = f"{database_url}?options=-crole%3D{stranger}"
         with pytest.raises(MigrationFailed, match="Cannot read the version of the schema"):
@@ -160,7 +162,7 @@ def test_a_script_can_start_from_a_revision(migrations: Path, tmp_path: Path) ->
     assert f"INSERT INTO mailgres.schema_version (version_num) VALUES ('{NEXT}')" in text
 
 
-def test_a_directory_with_a_percent_sign(
+def test_migrations_run_from_a_directory_with_a_percent_sign(
     empty_database_url: str, migrations: Path, tmp_path: Path
 ) -> None:
     odd = copy_migrations(migrations, tmp_path / "100%s")

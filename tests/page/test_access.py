@@ -32,7 +32,7 @@ class Time:
 @pytest.mark.parametrize(
     "given", [{}, {"viewer_secret": VIEWER_SECRET}, {"proxy": page.Proxy(HERE)}, {"secret": ""}]
 )
-def test_a_page_that_nobody_signs_in_to_is_refused(given: dict[str, object]) -> None:
+def test_a_page_without_any_way_to_sign_in_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(MailgresError, match="The page has no secret") as caught:
         page.app("postgresql://", **given)  # type: ignore[arg-type]
     assert "MAILGRES_PAGE_SECRET" in str(caught.value.hint)
@@ -46,7 +46,7 @@ def test_a_page_that_nobody_signs_in_to_is_refused(given: dict[str, object]) -> 
         ({"secret": SECRET, "viewer_secret": SECRET}, "the same secret"),
     ],
 )
-def test_secrets_that_protect_nothing_are_refused(given: dict[str, str], told: str) -> None:
+def test_bad_secrets_of_the_page_are_refused(given: dict[str, str], told: str) -> None:
     with pytest.raises(MailgresError, match=told):
         page.app("postgresql://", **given)  # type: ignore[arg-type]
 
@@ -72,7 +72,9 @@ def test_a_login_that_may_not_act_as_both_roles_is_refused_with_the_grant_to_mak
 # --- signing in and out
 
 
-def test_without_a_session_there_is_only_the_form(stranger: Client, queue: Queue) -> None:
+def test_without_a_session_the_page_shows_only_the_form_to_sign_in(
+    stranger: Client, queue: Queue
+) -> None:
     enqueue(queue)
     for path in ("/", "/live"):
         answer = stranger.get(path)
@@ -80,7 +82,7 @@ def test_without_a_session_there_is_only_the_form(stranger: Client, queue: Queue
         assert "Due now" not in answer.text
 
 
-def test_each_secret_gives_its_role(stranger: Client) -> None:
+def test_each_secret_of_the_page_gives_its_role(stranger: Client) -> None:
     assert "(viewer)" in stranger.sign_in(VIEWER_SECRET).get("/").text
     assert "(viewer)" not in stranger.sign_in(SECRET).get("/").text
 
@@ -151,7 +153,7 @@ def test_signing_out_ends_every_copy_of_the_cookie(operator: Client) -> None:
     assert stolen.get("/").status == 403
 
 
-def test_a_session_ends_when_it_is_not_used_and_live_updates_are_no_use(database_url: str) -> None:
+def test_an_unused_session_ends_though_live_updates_go_on(database_url: str) -> None:
     time = Time()
     with serving(database_url, clock=time) as stranger:
         client = stranger.sign_in()
@@ -165,7 +167,7 @@ def test_a_session_ends_when_it_is_not_used_and_live_updates_are_no_use(database
         assert client.get("/").status == 200
 
 
-def test_a_session_that_is_used_ends_all_the_same(database_url: str) -> None:
+def test_a_used_session_ends_after_its_longest_time(database_url: str) -> None:
     time = Time()
     with serving(database_url, clock=time) as stranger:
         client = stranger.sign_in()
@@ -221,7 +223,9 @@ def test_every_answer_has_a_strict_policy(operator: Client) -> None:
 # --- proxies and applications
 
 
-def test_a_named_proxy_says_who_it_is_and_only_from_its_address(database_url: str) -> None:
+def test_the_header_that_names_a_person_counts_only_from_the_address_of_a_proxy(
+    database_url: str,
+) -> None:
     for addresses, is_known in ((HERE, True), (["10.0.0.9"], False)):
         proxy = page.Proxy(addresses, "X-Forwarded-User", ["ana@example.com"])
         with serving(database_url, secret=None, viewer_secret=None, proxy=proxy) as client:
@@ -236,7 +240,7 @@ def test_a_named_proxy_says_who_it_is_and_only_from_its_address(database_url: st
             assert client.get("/", X_Forwarded_User="  ").status == 403
 
 
-def test_the_token_of_one_person_is_not_that_of_another(database_url: str) -> None:
+def test_the_form_token_of_one_person_is_refused_for_another(database_url: str) -> None:
     proxy = page.Proxy(HERE, "X-Forwarded-User", ["ana", "ben"])
     with serving(database_url, secret=None, viewer_secret=None, proxy=proxy) as client:
         token = client.get("/", X_Forwarded_User="ben")
@@ -256,7 +260,7 @@ def test_the_token_of_one_person_is_not_that_of_another(database_url: str) -> No
 # --- what every page shows
 
 
-def test_production_has_a_red_badge(database_url: str) -> None:
+def test_the_page_has_a_red_badge_in_production(database_url: str) -> None:
     with serving(database_url, environment="production") as stranger:
         badge = '<span class="badge is-production">production</span>'
         assert badge in stranger.get("/").text

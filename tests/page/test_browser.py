@@ -63,7 +63,9 @@ def at(window: Browser, path: str) -> str:
     return "/".join(window.url.split("/")[:3]) + path
 
 
-def test_a_person_signs_in_filters_reads_why_and_retries(signed_in: Browser, queue: Queue) -> None:
+def test_an_operator_signs_in_filters_reads_why_an_email_died_and_retries_it(
+    signed_in: Browser, queue: Queue
+) -> None:
     enqueue(queue, "ben@example.com")
     dead = enqueue(queue)
     kill(queue, dead)
@@ -84,7 +86,7 @@ def test_a_person_signs_in_filters_reads_why_and_retries(signed_in: Browser, que
     window.until(lambda: window.run("return !!document.querySelector('[name=secret]')"), "the form")
 
 
-def test_the_figures_change_without_a_reload_and_rest_while_hidden(
+def test_the_figures_of_the_page_update_live_but_not_in_a_hidden_window(
     signed_in: Browser, stranger: Client, queue: Queue
 ) -> None:
     window = signed_in

@@ -19,7 +19,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def test_the_application_of_the_page_signs_people_in_by_its_own_rules() -> None:
+def test_the_example_application_of_the_page_signs_people_in_by_its_own_rules() -> None:
     (block,) = blocks("python")
     found: dict[str, Any] = {}
     exec(compile(block, str(PAGE), "exec"), found)  # noqa: S102 - the page's own example
@@ -35,7 +35,7 @@ def test_the_application_of_the_page_signs_people_in_by_its_own_rules() -> None:
     found["queue"].close()
 
 
-def test_the_grant_of_the_page_is_enough(queue: Queue) -> None:
+def test_the_grant_that_page_md_shows_is_enough(queue: Queue) -> None:
     (grant,) = blocks("sql")
     queue.run("CREATE ROLE page_docs CREATEROLE")
     try:
@@ -47,7 +47,7 @@ def test_the_grant_of_the_page_is_enough(queue: Queue) -> None:
         queue.run("DROP ROLE page_docs")
 
 
-def test_the_page_names_every_setting() -> None:
+def test_page_md_names_every_setting_of_the_page() -> None:
     text = PAGE.read_text()
     for name, each in DEFINITIONS.items():
         if name.startswith("page_"):

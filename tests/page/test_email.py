@@ -26,7 +26,9 @@ def dead(queue: Queue) -> UUID:
     return found
 
 
-def test_an_email_that_died_says_why_and_what_to_do(operator: Client, dead: UUID) -> None:
+def test_the_page_of_a_dead_letter_says_why_it_died_and_what_to_do(
+    operator: Client, dead: UUID
+) -> None:
     page = operator.get(f"/emails/{dead}").text
     assert "Why it died" in page
     assert "no such mailbox" in page
@@ -36,7 +38,7 @@ def test_an_email_that_died_says_why_and_what_to_do(operator: Client, dead: UUID
 @pytest.mark.parametrize(
     "reason", ["exhausted", "permanent", "expired", "uncertain", "crashed", "quota"]
 )
-def test_every_reason_has_advice_of_the_runbook(reason: str) -> None:
+def test_every_reason_of_a_dead_letter_has_advice_of_the_runbook(reason: str) -> None:
     from mailgres.page.timeline import _runbook
 
     assert len(_runbook()[reason]) > 20
@@ -138,7 +140,7 @@ def test_retry_cancel_and_reschedule_do_what_the_commands_do_and_name_the_person
     assert "It is cancelled." in operator.get(f"/emails/{dead}?done=cancelled").text
 
 
-def test_what_the_database_refuses_gets_its_message_and_its_hint(
+def test_an_action_that_the_database_refuses_shows_its_message_and_hint(
     operator: Client, queue: Queue
 ) -> None:
     queue_id = enqueue(queue)
@@ -150,7 +152,9 @@ def test_what_the_database_refuses_gets_its_message_and_its_hint(
 
 
 @pytest.mark.parametrize("at", ["", "tomorrow", "2100-13-01", "0", "99999-01-01"])
-def test_a_time_that_is_none_changes_nothing(operator: Client, queue: Queue, at: str) -> None:
+def test_rescheduling_to_a_malformed_time_changes_nothing(
+    operator: Client, queue: Queue, at: str
+) -> None:
     queue_id = enqueue(queue)
     answer = operator.change(f"/emails/{queue_id}/reschedule", {"at": at})
     assert (answer.status, "is not a time" in answer.text) == (400, True)
@@ -158,11 +162,13 @@ def test_a_time_that_is_none_changes_nothing(operator: Client, queue: Queue, at:
 
 
 @pytest.mark.parametrize("given", ["x", "0", "00000000-0000-0000-0000-00000000000g", "../etc"])
-def test_an_id_that_is_none_is_not_there(operator: Client, given: str) -> None:
+def test_a_malformed_email_id_on_the_page_is_not_found(operator: Client, given: str) -> None:
     assert operator.get(f"/emails/{given}").status == 404
 
 
-def test_an_email_that_is_gone_is_not_there(operator: Client, viewer: Client, queue: Queue) -> None:
+def test_a_deleted_email_on_the_page_is_not_found(
+    operator: Client, viewer: Client, queue: Queue
+) -> None:
     for client in (operator, viewer):
         answer = client.get(f"/emails/{uuid4()}")
         assert (answer.status, "There is no such email" in answer.text) == (404, True)
@@ -171,7 +177,7 @@ def test_an_email_that_is_gone_is_not_there(operator: Client, viewer: Client, qu
     assert queue.value("SELECT count(*) FROM email_logs") == 0
 
 
-def test_two_operators_at_once_do_it_once(
+def test_two_operators_who_act_at_once_act_once(
     stranger: Client, operator: Client, queue: Queue, dead: UUID
 ) -> None:
     other = stranger.sign_in(name="ben")

@@ -30,7 +30,7 @@ def unescaped(text: str) -> str:
     return text.replace("&#x2f;", "/").replace("&amp;", "&")
 
 
-def test_the_newest_emails_come_first(operator: Client, queue: Queue) -> None:
+def test_the_page_lists_the_newest_emails_first(operator: Client, queue: Queue) -> None:
     found = [str(enqueue(queue)) for _ in range(3)]
     assert ids(operator.get("/emails")) == found[::-1]
 
@@ -49,7 +49,7 @@ def test_the_newest_emails_come_first(operator: Client, queue: Queue) -> None:
         "status=failed&tenant=acme&template=invoice&since=1h&code=invalid_to",
     ],
 )
-def test_each_field_of_the_filter_finds_its_email(
+def test_each_field_of_the_filter_on_the_page_finds_its_email(
     operator: Client, queue: Queue, condition: str
 ) -> None:
     enqueue(queue)
@@ -60,7 +60,7 @@ def test_each_field_of_the_filter_finds_its_email(
     assert ids(operator.get(f"/emails?{condition}")) == [str(wanted)]
 
 
-def test_times_bound_the_list(operator: Client, queue: Queue) -> None:
+def test_since_and_until_bound_the_list_on_the_page(operator: Client, queue: Queue) -> None:
     old = enqueue(queue)
     queue.run("UPDATE email_queue SET created_at = now() - interval '3 days'")
     new = enqueue(queue)
@@ -68,7 +68,9 @@ def test_times_bound_the_list(operator: Client, queue: Queue) -> None:
     assert ids(operator.get("/emails?until=1d")) == [str(old)]
 
 
-def test_an_applications_own_ids_are_found_by_time_too(operator: Client, queue: Queue) -> None:
+def test_emails_with_ids_of_the_application_are_found_by_time_on_the_page(
+    operator: Client, queue: Queue
+) -> None:
     queue.run(
         "INSERT INTO email_queue (id, template_type, recipient_email)"
         " VALUES ('f0000000-0000-4000-8000-000000000001', 'welcome_user', 'a@example.com'),"
@@ -78,7 +80,7 @@ def test_an_applications_own_ids_are_found_by_time_too(operator: Client, queue: 
 
 
 @pytest.mark.parametrize("status", ["", "pending", "sent"])
-def test_pages_follow_each_other_without_a_gap_or_a_repetition(
+def test_the_pages_of_the_list_have_every_email_once(
     operator: Client, queue: Queue, status: str
 ) -> None:
     queue.run(MANY, 120)
@@ -114,7 +116,7 @@ def test_a_search_without_an_index_stops_and_says_how_far_it_looked(
     assert looked[:-1] == [10] * 10
 
 
-def test_the_page_of_an_unfinished_search_leads_on(
+def test_an_unfinished_search_continues_where_it_stopped(
     operator: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = enqueue(queue, template="invoice")
@@ -129,7 +131,7 @@ def test_the_page_of_an_unfinished_search_leads_on(
     assert ids(operator.get(f"/emails{address[1]}")) == [str(wanted)]
 
 
-def test_many_emails_of_a_status_are_walked_and_few_are_looked_up(
+def test_the_list_of_a_status_is_the_same_with_and_without_its_index(
     stranger: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.run(MANY, 30)
@@ -151,7 +153,7 @@ def test_many_emails_of_a_status_are_walked_and_few_are_looked_up(
         ("since=99999999999999999999d", "is not a time"),
     ],
 )
-def test_a_filter_that_is_none_gets_one_clear_error(
+def test_a_malformed_filter_on_the_page_gets_one_clear_error(
     operator: Client, queue: Queue, condition: str, told: str
 ) -> None:
     enqueue(queue)
@@ -161,7 +163,9 @@ def test_a_filter_that_is_none_gets_one_clear_error(
 
 
 @pytest.mark.parametrize("after", ["x", "", str(FIRST), "f" * 32, "%27%3B--"])
-def test_a_place_that_is_none_is_no_error(operator: Client, queue: Queue, after: str) -> None:
+def test_a_malformed_position_in_the_list_is_no_error(
+    operator: Client, queue: Queue, after: str
+) -> None:
     enqueue(queue)
     assert operator.get(f"/emails?after={after}").status == 200
 
@@ -178,7 +182,7 @@ def test_a_hostile_filter_finds_nothing_and_is_shown_as_text(
         assert "<script>alert" not in answer.text
 
 
-def test_a_filter_that_finds_a_domain_takes_no_wildcards(operator: Client, queue: Queue) -> None:
+def test_the_filter_for_a_domain_takes_no_wildcards(operator: Client, queue: Queue) -> None:
     enqueue(queue, "ana@examplexcom.example")
     assert not ids(operator.get("/emails?recipient=@example_com.example"))
     assert len(ids(operator.get("/emails?recipient=@examplexcom.example"))) == 1
@@ -222,7 +226,7 @@ def queries_of_the_page() -> dict[str, str]:
     return dict(queries.load("page/page.sql"))
 
 
-def test_the_address_keeps_the_filter(operator: Client, queue: Queue) -> None:
+def test_the_address_of_the_list_keeps_the_filter(operator: Client, queue: Queue) -> None:
     enqueue(queue)
     page = unescaped(operator.get("/emails?status=pending&tenant=default").text)
     assert 'value="pending" selected' in page

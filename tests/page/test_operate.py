@@ -132,7 +132,7 @@ def test_dead_letters_are_grouped_and_lead_to_their_emails(operator: Client, que
         ("/suppressions/remove", {"name": "a\0b"}, "names nothing"),
     ],
 )
-def test_what_cannot_be_changed_gets_one_clear_error(
+def test_a_change_on_the_page_that_is_refused_gets_one_clear_error(
     operator: Client, queue: Queue, path: str, form: dict[str, str], told: str
 ) -> None:
     state = (
@@ -147,7 +147,7 @@ def test_what_cannot_be_changed_gets_one_clear_error(
     assert queue.rows(state) == before
 
 
-def test_viewers_see_tables_without_a_form(viewer: Client, queue: Queue) -> None:
+def test_viewers_see_the_tables_of_the_page_without_forms(viewer: Client, queue: Queue) -> None:
     kill(queue, enqueue(queue))
     queue.run(PROVIDER)
     for path in TABLES[:4]:

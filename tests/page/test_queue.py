@@ -53,7 +53,7 @@ def test_fifty_browsers_ask_the_database_as_often_as_one(operator: Client) -> No
     assert store.asked - before <= took / FRESH_SECONDS + 1
 
 
-def test_figures_are_asked_again_when_they_are_old(stranger: Client) -> None:
+def test_the_page_queries_figures_again_when_they_are_old(stranger: Client) -> None:
     now = [0.0]
     overview = Overview(stranger.app.store, lambda: now[0])
     before = stranger.app.store.asked
@@ -63,13 +63,13 @@ def test_figures_are_asked_again_when_they_are_old(stranger: Client) -> None:
         assert stranger.app.store.asked - before == asked
 
 
-def test_an_alert_that_fires_is_shown(operator: Client, queue: Queue) -> None:
+def test_the_page_shows_an_alert_that_fires(operator: Client, queue: Queue) -> None:
     queue.run("SELECT mailgres.set_alert_rule('dead_letters', p_threshold => 0)")
     kill(queue, enqueue(queue))
     assert "dead_letters" in operator.get("/").text
 
 
-def test_names_from_outside_are_shown_as_text(operator: Client, queue: Queue) -> None:
+def test_the_page_escapes_names_that_others_chose(operator: Client, queue: Queue) -> None:
     enqueue(queue, tenant="<script>alert(1)</script>")
     queue.run("SELECT mailgres.measure_depth()")
     shown = operator.get("/").text
@@ -77,13 +77,13 @@ def test_names_from_outside_are_shown_as_text(operator: Client, queue: Queue) ->
     assert "alert(1)" in shown
 
 
-def test_the_first_load_is_small(operator: Client, queue: Queue) -> None:
+def test_the_first_load_of_the_page_is_small(operator: Client, queue: Queue) -> None:
     enqueue(queue)
     files = ("/", "/static/common.css", "/static/page.css", "/static/page.js", "/static/icon.svg")
     assert sum(len(operator.get(path).body) for path in files) <= FIRST_LOAD_BYTES
 
 
-def test_pages_have_nothing_inline_and_nothing_from_elsewhere(
+def test_pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere(
     operator: Client, queue: Queue
 ) -> None:
     queue_id = enqueue(queue)
@@ -93,7 +93,7 @@ def test_pages_have_nothing_inline_and_nothing_from_elsewhere(
             assert inline not in shown, (path, inline)
 
 
-def test_without_a_database_the_page_says_so_and_comes_back() -> None:
+def test_the_page_reports_an_unreachable_database_and_recovers() -> None:
     url = "postgresql://nobody@127.0.0.1:1/none"
     with serving(url) as stranger:
         answer = stranger.sign_in().get("/")
@@ -153,7 +153,7 @@ def test_an_applications_own_sign_in_decides_in_every_request(
     ("most", "top"),
     [(0.5, 1), (1, 1), (2, 2), (3, 5), (6, 10), (11, 20), (51, 100), (12345, 20000)],
 )
-def test_the_top_of_a_plot_is_round(most: float, top: int) -> None:
+def test_the_scale_of_a_plot_ends_at_a_round_number(most: float, top: int) -> None:
     assert plots.top_of(most) == top
 
 

@@ -39,7 +39,7 @@ def page_of(**given: object) -> str:
     return "/templates?" + urlencode({"name": "greeting", **given})
 
 
-def test_all_templates_are_listed(operator: Client) -> None:
+def test_the_page_lists_all_templates(operator: Client) -> None:
     shown = operator.get("/templates").text
     assert "greeting" in shown
     assert "en, pt" in shown
@@ -64,7 +64,7 @@ def test_a_preview_has_any_version_language_and_payload(operator: Client) -> Non
     assert "Hello, em pt" in operator.get(page_of(version=1, locale="pt")).text
 
 
-def test_an_earlier_version_is_activated(operator: Client, queue: Queue) -> None:
+def test_an_operator_activates_an_earlier_template_version(operator: Client, queue: Queue) -> None:
     form = {"name": "greeting", "version": "1"}
     answer = operator.change("/templates/activate", form)
     assert (answer.status, answer.headers["location"]) == (303, "../templates?name=greeting&done=1")
@@ -87,7 +87,7 @@ def test_an_earlier_version_is_activated(operator: Client, queue: Queue) -> None
         ("/templates?name=%00", 404, "There is no such template"),
     ],
 )
-def test_what_cannot_be_shown_gets_one_clear_error(
+def test_a_template_that_cannot_be_shown_gets_one_clear_error(
     operator: Client, path: str, status: int, told: str
 ) -> None:
     answer = operator.get(path)
@@ -95,7 +95,7 @@ def test_what_cannot_be_shown_gets_one_clear_error(
 
 
 @pytest.mark.parametrize("version", ["", "0", "-1", "99", "x"])
-def test_a_version_that_is_none_is_not_activated(
+def test_a_template_version_that_does_not_exist_is_not_activated(
     operator: Client, queue: Queue, version: str
 ) -> None:
     answer = operator.change("/templates/activate", {"name": "greeting", "version": version})

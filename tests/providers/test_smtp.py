@@ -102,7 +102,9 @@ def test_an_idle_smtp_connection_that_was_closed_is_replaced(
     assert (double.connections, len(double.accepted())) == (3, 2)
 
 
-def test_a_refusal_does_not_cost_the_connection(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_an_smtp_connection_is_kept_after_a_refusal(
+    double: SmtpDouble, provider: SmtpProvider
+) -> None:
     double.add_faults(Fault("rcpt", "550 5.1.1 no"), Fault("mail", "451 later"))
     verdicts = [provider.send([mail()])[0].verdict for _ in range(3)]
     assert verdicts == ["transient", "permanent", "sent"]
@@ -187,7 +189,9 @@ def test_an_smtp_connection_lost_before_the_message_is_transient(
     assert provider.send([mail()])[0].verdict == "sent"
 
 
-def test_lost_in_the_middle_of_the_message(double: SmtpDouble, provider: SmtpProvider) -> None:
+def test_an_smtp_connection_lost_during_the_message_is_transient(
+    double: SmtpDouble, provider: SmtpProvider
+) -> None:
     file = Attachment("a.bin", "application/octet-stream", None, bytes(20_000_000))
     double.add_faults(Fault("body"))
     (result,) = provider.send([mail(attachments=[file])])
@@ -217,7 +221,7 @@ def test_an_smtp_connection_lost_after_the_final_dot_is_ambiguous(
     assert ids[1:] == [again.provider_message_id] * (2 if accepts else 1)
 
 
-def test_copies_refused_for_good_are_left_out(
+def test_smtp_leaves_out_copies_that_are_refused_for_good(
     double: SmtpDouble, provider: SmtpProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     double.add_faults(Fault("rcpt", "550 5.1.1 no such user", to="cc@"))
@@ -229,7 +233,7 @@ def test_copies_refused_for_good_are_left_out(
     assert "cc@example.com" not in str(caplog.records[0].__dict__)
 
 
-def test_a_copy_that_has_to_wait_makes_the_message_wait(
+def test_an_smtp_copy_that_is_refused_for_now_delays_the_whole_message(
     double: SmtpDouble, provider: SmtpProvider
 ) -> None:
     double.add_faults(Fault("rcpt", "450 4.2.0 greylisted", to="bcc@"))
@@ -347,7 +351,7 @@ def test_an_smtp_server_without_tls_or_login_is_a_fault_of_the_configuration(
     assert (result.verdict, result.account, result.code) == ("config", True, "no_login")
 
 
-def test_letters_beyond_ascii_before_the_at() -> None:
+def test_a_mailbox_with_letters_beyond_ascii_needs_a_server_with_smtputf8() -> None:
     message = mail(recipient_email="josé@example.org")
     with serve(SmtpDouble(utf8=True)) as double:
         provider = SmtpProvider(double.url, timeout=TIMEOUT)

@@ -142,7 +142,7 @@ def test_every_column_is_public_or_personal(queue: Queue, table: str) -> None:
     assert {row.attname for row in found} == PERSONAL[table] | OPEN[table]
 
 
-def test_nothing_can_be_granted_on(installation: Queue) -> None:
+def test_no_role_can_pass_on_its_rights(installation: Queue) -> None:
     """No role may pass on its rights."""
     passed_on = installation.rows(
         f"SELECT name FROM ({RELATIONS}) r JOIN pg_class c USING (oid), aclexplode(c.relacl) a"

@@ -49,7 +49,7 @@ def test_the_inbox_of_the_service_is_closed_to_strangers_and_other_names(staging
     assert staging.get("/healthz").status == 200
 
 
-def test_without_the_option_there_is_no_inbox(harness: E2eHarness) -> None:
+def test_without_the_option_inbox_the_service_has_no_inbox(harness: E2eHarness) -> None:
     harness.variables |= {"MAILGRES_PROVIDERS": "capture", "MAILGRES_INBOX_SECRET": SECRET}
     with site(harness) as running:
         assert running.get("/inbox/", BEARER).status == 404

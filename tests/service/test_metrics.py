@@ -61,7 +61,7 @@ def test_metrics_need_the_token(harness: E2eHarness, resend: ResendDouble) -> No
         assert value(parsed(answer.body.decode()), "up") == 1
 
 
-def test_every_metric_after_a_bit_of_everything(
+def test_every_metric_has_its_value_after_one_email_of_each_outcome(
     harness: E2eHarness, resend: ResendDouble, store: Store
 ) -> None:
     resend.add_faults(

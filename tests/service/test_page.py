@@ -49,7 +49,7 @@ def test_the_page_of_the_service_is_closed_to_strangers_and_other_names(served: 
     assert served.get("/healthz").status == 200
 
 
-def test_without_the_option_there_is_no_page(harness: E2eHarness) -> None:
+def test_without_the_option_page_the_service_has_no_page(harness: E2eHarness) -> None:
     harness.variables |= {"MAILGRES_PROVIDERS": "capture", "MAILGRES_PAGE_SECRET": SECRET}
     with site(harness) as running:
         assert running.get("/page/").status == 404

@@ -115,7 +115,7 @@ def test_a_request_that_the_database_refuses_does_not_harm_those_written_with_it
     assert conn.execute(stored, [[first, bad, last]]).fetchone() == (2,)
 
 
-def test_requests_are_to_be_repeated_while_the_database_is_away(
+def test_webhooks_have_to_be_repeated_while_the_database_is_unreachable(
     recorder: Recorder, connect: Connect, database_url: str, emails: list[UUID]
 ) -> None:
     conn = connect()

@@ -45,7 +45,7 @@ def trial(harness: E2eHarness, service: Site, *arguments: str, **more: str) -> A
     return json.loads(done.stdout), done.returncode
 
 
-def test_signed_samples_go_through_every_endpoint(
+def test_webhooks_test_sends_signed_samples_through_every_endpoint(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     assert resend.url
@@ -61,7 +61,7 @@ def test_signed_samples_go_through_every_endpoint(
     assert len(unmatched(harness)) == len(samples.RESEND) + 2
 
 
-def test_what_the_page_shows_is_what_the_command_prints(
+def test_the_page_on_events_shows_what_webhooks_test_prints(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     assert resend.url
@@ -72,7 +72,9 @@ def test_what_the_page_shows_is_what_the_command_prints(
     assert done.stdout == shown[1]
 
 
-def test_a_sample_that_is_refused_is_an_error(harness: E2eHarness, resend: ResendDouble) -> None:
+def test_webhooks_test_reports_a_refused_sample_as_an_error(
+    harness: E2eHarness, resend: ResendDouble
+) -> None:
     assert resend.url
     with site(harness, **ALL) as service:
         found, code = trial(harness, service, "resend", resend_webhook_secret=ACME)
@@ -110,7 +112,7 @@ def findings(harness: E2eHarness, **variables: str) -> list[tuple[str, str]]:
     return [(each["severity"], each["message"]) for each in json.loads(done.stdout)]
 
 
-def test_the_doctor_says_when_events_should_come_and_do_not(
+def test_doctor_warns_if_a_webhook_is_configured_and_no_event_comes(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     assert resend.url

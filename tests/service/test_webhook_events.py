@@ -68,7 +68,7 @@ def test_a_signature_of_another_secret_time_or_kind_is_refused(
     assert post(receiver, samples.own("smtp", samples.About()), **signed).status == 401
 
 
-def test_what_the_reference_library_signs_is_what_curl_would_send(receiver: Site) -> None:
+def test_an_event_signed_by_the_reference_library_is_accepted(receiver: Site) -> None:
     body = json.dumps(samples.own("smtp", samples.About())).encode()
     from datetime import UTC, datetime
 

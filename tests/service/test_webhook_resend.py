@@ -96,7 +96,7 @@ def test_an_email_that_resend_did_not_send_because_of_its_quota_is_a_dead_letter
     assert (email.status, email.dead_reason) == ("failed", "quota")
 
 
-def test_a_call_that_comes_again_is_recorded_once(harness: E2eHarness, receiver: Site) -> None:
+def test_a_repeated_webhook_call_is_recorded_once(harness: E2eHarness, receiver: Site) -> None:
     about = sent(harness, receiver)
     payload = samples.resend("email.delivered", about)
     results = [call(receiver, payload, name="msg_same", ago=ago).json for ago in (0, 1, 2)]
@@ -166,7 +166,7 @@ def test_a_body_of_ten_megabytes_is_refused_before_it_is_read(receiver: Site) ->
     assert receiver.raw(head, *chunked, b"0\r\n\r\n").status == 413
 
 
-def test_the_webhook_is_not_there_without_a_secret(
+def test_a_webhook_without_a_secret_does_not_exist(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     assert resend.url
@@ -185,7 +185,7 @@ webhook_secret = "{secret}"
 """
 
 
-def test_each_account_has_its_own_address_and_secret(
+def test_each_resend_account_has_its_own_webhook_address_and_secret(
     harness: E2eHarness, resend: ResendDouble, tmp_path: Path
 ) -> None:
     path = write(tmp_path, ACCOUNTS.format(key=KEY, url=resend.url, secret=ACME))
@@ -247,7 +247,7 @@ AT_COMMIT = """
 """
 
 
-def test_what_was_answered_survives_a_crash_whatever_synchronous_commit_says(
+def test_an_answered_webhook_survives_a_crash_with_any_synchronous_commit(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     assert resend.url
@@ -258,7 +258,7 @@ def test_what_was_answered_survives_a_crash_whatever_synchronous_commit_says(
     assert harness.value("SELECT setting FROM seen_at_commit") == "on"
 
 
-def test_without_a_database_the_provider_is_asked_to_call_again(
+def test_without_a_database_webhooks_are_answered_with_503(
     tmp_path: Path, migrations: Path
 ) -> None:
     """Nothing is answered with 2xx that is not stored; afterwards the same call is."""

@@ -71,7 +71,7 @@ def test_every_event_of_ses_is_recorded_for_its_email(
     assert sns.asked == [PEM]  # fetched once
 
 
-def test_each_recipient_that_bounced_is_an_event(
+def test_each_bounced_recipient_of_ses_is_recorded_as_an_event(
     harness: E2eHarness, receiver: Site, sns: Sns
 ) -> None:
     about = sent_by_ses(harness)
@@ -95,7 +95,7 @@ def test_each_recipient_that_bounced_is_an_event(
         ({"SignatureVersion": "3"}, "the version of the signature is unknown"),
     ],
 )
-def test_another_topic_host_scheme_or_version_is_refused(
+def test_an_sns_message_of_another_topic_host_scheme_or_version_is_refused(
     harness: E2eHarness, receiver: Site, sns: Sns, fields: dict[str, Any], why: str
 ) -> None:
     message = json.dumps(samples.ses("Bounce", samples.About()))
@@ -106,7 +106,9 @@ def test_another_topic_host_scheme_or_version_is_refused(
     assert sns.asked in ([], [PEM])
 
 
-def test_a_message_that_another_key_signed_is_refused(receiver: Site, tmp_path: Path) -> None:
+def test_the_ses_webhook_refuses_a_message_that_another_key_signed(
+    receiver: Site, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     stranger = Sns(tmp_path / "other")
     answer = post(receiver, stranger.notification("{}"))
@@ -133,7 +135,7 @@ def test_an_old_message_is_refused_and_one_of_the_future_is_retried(
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-def test_a_wrong_secret_in_the_address_is_an_unknown_address(receiver: Site, sns: Sns) -> None:
+def test_the_ses_webhook_answers_a_wrong_secret_with_404(receiver: Site, sns: Sns) -> None:
     body = sns.notification("{}")
     for path in ("/webhooks/ses/" + "x" * len(KEY), PATH + "x", "/webhooks/ses/", PATH[:-1]):
         assert post(receiver, body, path).status == 404
@@ -169,7 +171,9 @@ def test_a_body_that_is_not_a_message_of_sns_is_refused(receiver: Site, body: by
     assert answer.status == 400
 
 
-def test_the_greeting_of_a_new_event_destination_is_accepted(receiver: Site, sns: Sns) -> None:
+def test_the_ses_webhook_accepts_the_test_message_of_a_new_event_destination(
+    receiver: Site, sns: Sns
+) -> None:
     words = "Successfully validated SNS topic for Amazon SES event publishing."
     assert post(receiver, sns.notification(words)).json == {"ignored": 1}
     assert post(receiver, sns.notification('{"no": "event"}')).status == 400

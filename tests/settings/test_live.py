@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "mailgres.toml"
 
 
-def test_a_new_secret_in_the_file_is_used(path: Path) -> None:
+def test_a_new_secret_in_the_settings_file_is_used(path: Path) -> None:
     live = LiveSettings(settings_of(path, f'resend_webhook_secret = "{OLD}"\nlease = "2m"\n'))
     name = live.current.worker_name
     assert not live.refresh()
@@ -65,7 +65,7 @@ def test_the_environment_takes_precedence_over_a_changed_file(path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["events_secret = 'x'", "events_secret = 'whs", "nonsense = 1"])
-def test_a_file_that_is_wrong_changes_nothing_and_is_logged(
+def test_a_wrong_settings_file_changes_nothing_and_is_logged(
     text: str, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     live = LiveSettings(settings_of(path, f'events_secret = "{OLD}"\n'))
@@ -78,14 +78,14 @@ def test_a_file_that_is_wrong_changes_nothing_and_is_logged(
     assert live.refresh()
 
 
-def test_a_file_that_is_gone_for_a_moment_changes_nothing(path: Path) -> None:
+def test_a_settings_file_that_is_missing_for_a_moment_changes_nothing(path: Path) -> None:
     live = LiveSettings(settings_of(path, f'events_secret = "{OLD}"\n'))
     path.unlink()
     assert not live.refresh()
     assert live.current.events_secret == (OLD,)
 
 
-def test_a_link_that_leads_to_another_file_is_a_change(tmp_path: Path) -> None:
+def test_a_link_that_leads_to_another_settings_file_is_a_change(tmp_path: Path) -> None:
     """So does Kubernetes replace a mounted secret."""
     for name, secret in (("one", OLD), ("two", NEW)):
         (tmp_path / name).mkdir()

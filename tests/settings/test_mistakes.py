@@ -216,6 +216,6 @@ def test_an_unreadable_settings_file_is_a_clear_error(tmp_path: Path) -> None:
     assert refused({}, {}, tmp_path).message == "mailgres.toml cannot be read: Is a directory"
 
 
-def test_the_error_says_something_by_itself() -> None:
+def test_the_error_about_settings_has_a_default_message_and_hint() -> None:
     assert InvalidSettings().message == "A setting is wrong"
     assert "mailgres config" in str(InvalidSettings().hint)

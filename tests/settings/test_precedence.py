@@ -81,7 +81,7 @@ def test_settings_take_the_types_of_toml(tmp_path: Path) -> None:
     assert settings.providers == ("ses", "smtp")
 
 
-def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     toml(tmp_path, "\ufeffconcurrency = 7\n")
     assert load({}, {}, tmp_path).concurrency == 7
 

@@ -68,7 +68,7 @@ def test_config_masks_secrets(arguments: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_errors_do_not_repeat_it_whatever_setting_it_went_to(name: str, value: str) -> None:
+def test_no_error_repeats_a_secret_that_was_given_to_a_wrong_setting(name: str, value: str) -> None:
     environ = {DEFINITIONS[name].variables[0]: value}
     result = CliRunner().invoke(main, ["config"], env=environ)
     if result.exit_code == 0:

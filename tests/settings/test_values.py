@@ -111,7 +111,7 @@ def test_choices_are_accepted_in_any_case() -> None:
     assert load({"MAILGRES_LOG_LEVEL": " WARNING "}).log_level == "warning"
 
 
-def test_a_slash_at_the_end_of_the_api_means_nothing() -> None:
+def test_a_slash_at_the_end_of_an_api_url_makes_no_difference() -> None:
     url = "https://api.example.com/"
     assert load({}, {"resend_api_url": url}).resend_api_url == url[:-1]
 
@@ -175,7 +175,7 @@ def test_providers_without_credentials_are_refused() -> None:
     assert raised.value.hint == "Set RESEND_API_KEY or MAILGRES_RESEND_API_KEY."
 
 
-def test_a_key_that_nobody_uses_is_remarked_on() -> None:
+def test_config_notes_a_key_that_no_provider_uses() -> None:
     key = {"RESEND_API_KEY": "re_1"}
     assert load({}).remarks() == ()
     assert "providers does not name resend" in load(key).remarks()[0]

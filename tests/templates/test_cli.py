@@ -90,7 +90,9 @@ def test_templates_push_names_the_missing_right(
     assert state(conn) == before
 
 
-def test_a_template_that_orders_a_terminal_about(templates: Script, write: Write) -> None:
+def test_control_characters_of_a_template_do_not_reach_the_terminal(
+    templates: Script, write: Write
+) -> None:
     """Shown to people it does not; what goes into a file is what is sent."""
     evil = "\x1b]0;mine\x07\x1b[2J"
     directory = write(evil__html=f'+++\nsubject = "Hi"\n+++\n<p>{evil}</p>\n')

@@ -20,7 +20,7 @@ def receipt(templates: Script, write: Write) -> Write:
     return write
 
 
-def test_check_needs_no_database(write: Write) -> None:
+def test_templates_push_check_needs_no_database(write: Write) -> None:
     directory = write(receipt__html=RECEIPT)
     nowhere = Program("postgresql://127.0.0.1:1/nothing")
     checked = nowhere("templates", "push", str(directory), "--check")
@@ -30,7 +30,7 @@ def test_check_needs_no_database(write: Write) -> None:
     assert checked == "2 templates are valid.\n"
 
 
-def test_check_finds_what_a_push_would_refuse(write: Write) -> None:
+def test_templates_push_check_finds_what_a_push_would_refuse(write: Write) -> None:
     directory = write(receipt__html=RECEIPT.replace("{{ name }}", "{{ name"))
     done = Program("").run("templates", "push", str(directory), "--check")
     assert done.returncode == 1
@@ -38,7 +38,7 @@ def test_check_finds_what_a_push_would_refuse(write: Write) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_diff_shows_what_a_push_would_change(
+def test_templates_diff_shows_what_a_push_would_change(
     database_url: str, receipt: Write, conn: psycopg.Connection
 ) -> None:
     mailgres = Program(database_url)
@@ -59,7 +59,7 @@ def test_diff_shows_what_a_push_would_change(
 
 
 @pytest.mark.usefixtures("receipt")
-def test_diff_compares_versions(database_url: str) -> None:
+def test_templates_diff_compares_versions(database_url: str) -> None:
     mailgres = Program(database_url)
     for given in ([], ["--version", "1"]):
         done = mailgres.run("templates", "diff", "receipt", *given)
@@ -75,7 +75,9 @@ def test_diff_compares_versions(database_url: str) -> None:
 
 
 @pytest.mark.usefixtures("receipt")
-def test_rollback_activates_the_version_before(templates: Script, conn: psycopg.Connection) -> None:
+def test_templates_rollback_activates_the_version_before(
+    templates: Script, conn: psycopg.Connection
+) -> None:
     """With the variables that it needs."""
     assert conn.execute(ACTIVE, ("receipt",)).fetchone() == (2, ["total"])
     told = templates("rollback", "receipt", "--dry-run")
@@ -109,7 +111,7 @@ def test_an_email_keeps_its_version_after_a_rollback(
     assert pinned == (2,)
 
 
-def test_rollback_has_nowhere_to_go(database_url: str) -> None:
+def test_rollback_without_an_earlier_version_is_refused(database_url: str) -> None:
     mailgres = Program(database_url)
     what, hint = mailgres.fails("templates", "rollback", "welcome_user")
     assert what == "'welcome_user' has no version before 1, the active one"
@@ -121,7 +123,7 @@ def test_rollback_has_nowhere_to_go(database_url: str) -> None:
     assert hint == "Did you mean 'welcome_user'?"
 
 
-def test_activate_version_refuses_what_is_not_there(conn: psycopg.Connection) -> None:
+def test_activate_version_refuses_unknown_templates_and_versions(conn: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.Error, match="has no version 9") as found:
         conn.execute("SELECT mailgres.activate_version('welcome_user', 9, NULL)")
     assert found.value.sqlstate == "MG060"

@@ -73,7 +73,9 @@ def test_wait_for_returns_the_newest_email(conn: psycopg.Connection, outbox: Out
         outbox.only(to=ANA)
 
 
-def test_wait_for_lists_what_there_is_instead(conn: psycopg.Connection, outbox: Outbox) -> None:
+def test_wait_for_lists_the_other_emails_if_none_matches(
+    conn: psycopg.Connection, outbox: Outbox
+) -> None:
     enqueue(conn, "bo@example.com")
     enqueue(conn, ANA, scheduled_for=datetime.now(UTC) + timedelta(days=1))
     with pytest.raises(EmailNotFound) as found:
@@ -134,7 +136,7 @@ def test_time_travel_lets_an_email_expire(conn: psycopg.Connection, outbox: Outb
         ("unanswered", "pending", ["retry"]),
     ],
 )
-def test_the_next_email_fails_on_demand_and_the_one_after_it_does_not(
+def test_fail_next_fails_one_email_and_not_the_one_after_it(
     conn: psycopg.Connection, outbox: Outbox, fault: str, status: str, events: list[str]
 ) -> None:
     outbox.fail_next(fault, to=ANA)  # type: ignore[arg-type]
@@ -161,12 +163,14 @@ def test_an_email_whose_answer_was_lost_is_repeated_with_its_key(
     assert conn.execute("SELECT count(*) FROM mailgres.captured").fetchone() == (1,)
 
 
-def test_a_fault_that_does_not_exist(outbox: Outbox) -> None:
+def test_fail_next_refuses_an_unknown_fault(outbox: Outbox) -> None:
     with pytest.raises(MailgresError, match="there is no such fault"):
         outbox.fail_next("explode")  # type: ignore[arg-type]
 
 
-def test_clear_leaves_nothing_of_an_earlier_test(conn: psycopg.Connection, outbox: Outbox) -> None:
+def test_clearing_the_outbox_leaves_nothing_of_an_earlier_test(
+    conn: psycopg.Connection, outbox: Outbox
+) -> None:
     outbox.fail_next("bounce")
     enqueue(conn)
     outbox.drain()

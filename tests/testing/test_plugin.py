@@ -52,7 +52,7 @@ def databases(server: Server) -> set[str]:
 
 
 @pytest.mark.parametrize(("scope", "count"), [("", 2), ("function", 2), ("session", 1)])
-def test_tests_have_a_database_each_or_share_one(
+def test_tests_of_an_application_have_a_database_each_or_share_one(
     server: Server, tmp_path: Path, scope: str, count: int
 ) -> None:
     (tmp_path / "test_it.py").write_text(TWO_TESTS)
@@ -65,7 +65,7 @@ def test_tests_have_a_database_each_or_share_one(
     assert not databases(server) & set(names)
 
 
-def test_databases_are_dropped_when_a_test_fails(server: Server, tmp_path: Path) -> None:
+def test_test_databases_are_dropped_when_a_test_fails(server: Server, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "def test_it(mailgres_database):\n    print('URL', mailgres_database)\n    assert False\n"
     )
@@ -76,7 +76,9 @@ def test_databases_are_dropped_when_a_test_fails(server: Server, tmp_path: Path)
     assert name not in databases(server)
 
 
-def test_a_scope_that_does_not_exist(server: Server, tmp_path: Path) -> None:
+def test_the_pytest_plugin_refuses_an_unknown_database_scope(
+    server: Server, tmp_path: Path
+) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(mailgres_database): pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmailgres_database_scope = module\n")
     done = run(tmp_path, server.url)
@@ -86,7 +88,9 @@ def test_a_scope_that_does_not_exist(server: Server, tmp_path: Path) -> None:
     assert done.returncode != 0
 
 
-def test_a_role_that_may_not_create_databases(server: Server, tmp_path: Path) -> None:
+def test_the_pytest_plugin_reports_a_role_that_may_not_create_databases(
+    server: Server, tmp_path: Path
+) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(mailgres_database): pass\n")
     with server.role() as role, psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute(f"ALTER ROLE {role} LOGIN PASSWORD 'a'")
@@ -95,13 +99,13 @@ def test_a_role_that_may_not_create_databases(server: Server, tmp_path: Path) ->
     assert "The role of DATABASE_URL may not create databases for tests" in done.stdout
 
 
-def test_without_database_url_a_server_is_started(tmp_path: Path) -> None:
+def test_without_database_url_the_pytest_plugin_starts_a_server(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TWO_TESTS)
     done = run(tmp_path, "")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_plugin_imports_nothing_that_is_not_used(tmp_path: Path) -> None:
+def test_the_pytest_plugin_imports_nothing_before_a_fixture_is_used(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import sys\n"
         "def test_it():\n"

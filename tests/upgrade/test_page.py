@@ -46,7 +46,7 @@ def run(block: str, url: str, version: str, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_blocks_of_the_page_upgrade_the_last_release_and_return_to_it(
+def test_the_blocks_of_the_page_on_upgrading_upgrade_the_last_release_and_return(
     empty_database_url: str, tmp_path: Path
 ) -> None:
     release = Release(last_wheel(), tmp_path / "release")
@@ -68,7 +68,7 @@ def test_the_blocks_of_the_page_upgrade_the_last_release_and_return_to_it(
     assert found.version == release.version
 
 
-def test_every_refusal_of_the_page_is_one_that_mailgres_has() -> None:
+def test_every_refusal_on_the_page_on_upgrading_exists_in_the_code() -> None:
     refusals = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)
     assert len(refusals) == 9
     files = [*ROOT.glob("src/mailgres/schema/*.py"), *ROOT.glob("sql/25_schema/*.sql")]

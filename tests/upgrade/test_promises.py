@@ -40,7 +40,7 @@ def broken(before: psycopg.Connection, after: psycopg.Connection) -> list[str]:
     return found
 
 
-def test_what_the_last_release_had_in_public_is_still_there(
+def test_every_public_name_of_the_last_release_still_exists(
     empty_database_url: str, conn: psycopg.Connection, connect: Connect, tmp_path: Path
 ) -> None:
     Release(last_wheel(), tmp_path).run(empty_database_url, "migrate")

@@ -39,7 +39,7 @@ def within(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-def test_each_event_of_resend_has_its_payload_and_its_meaning() -> None:
+def test_the_page_on_events_has_each_payload_of_resend_and_its_event() -> None:
     for kind in RESEND:
         said, shown = section(kind)
         sample = resend_sample(kind, ABOUT)
@@ -47,7 +47,7 @@ def test_each_event_of_resend_has_its_payload_and_its_meaning() -> None:
         assert said == words(resend.parse(sample, "1")), kind
 
 
-def test_each_event_of_ses_has_its_payload_and_its_meaning() -> None:
+def test_the_page_on_events_has_each_payload_of_ses_and_its_event() -> None:
     for kind in SES:
         said, shown = section(kind)
         sample = ses_sample(kind, ABOUT)
@@ -55,7 +55,7 @@ def test_each_event_of_ses_has_its_payload_and_its_meaning() -> None:
         assert said == words(ses.parse(sample, "1")[0]), kind
 
 
-def test_the_own_format_is_shown() -> None:
+def test_the_page_on_events_shows_the_own_format() -> None:
     said, shown = section("Payload of the own format")
     assert shown == own_sample("postmark", ABOUT)
     assert said == words(own.parse(shown, "1")[0][1])
@@ -69,7 +69,7 @@ def table(head: str) -> dict[str, str]:
     return {name: rest for names, rest in cells for name in re.findall(r"`(\S+)`", names)}
 
 
-def test_the_tables_are_those_of_the_code() -> None:
+def test_the_tables_of_the_page_on_events_are_those_of_the_code() -> None:
     assert list(table("event | Resend | SES")) == list(NAMES)
     subtypes = {name.lower(): rest for name, rest in table("subtype | reason").items()}
     for subtype, reason in bounces.REASON_OF_SUBTYPE.items():

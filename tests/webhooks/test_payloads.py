@@ -22,7 +22,7 @@ from mailgres.webhooks.samples import ses as ses_sample
 ABOUT = About()
 
 
-def test_every_email_event_of_the_sdk_is_in_the_table() -> None:
+def test_every_email_event_of_the_resend_sdk_has_a_name() -> None:
     known = [name for name in get_args(WebhookEvent) if name.startswith("email.")]
     assert list(resend.EVENTS) == known
     assert set(RESEND) == set(known) - {resend.INBOUND}
@@ -51,7 +51,7 @@ def test_resend_failures_say_whether_it_was_the_quota(reason: str | None, expect
     assert resend.parse(payload, "1").detail["reason"] == expected
 
 
-def test_resend_with_several_recipients_does_not_say_which() -> None:
+def test_a_resend_event_of_several_recipients_names_none_of_them() -> None:
     payload = resend_sample("email.bounced", ABOUT)
     payload["data"]["to"] = ["ana@example.com", "ben@example.com"]
     event = resend.parse(payload, "1")
@@ -76,7 +76,7 @@ def test_resend_tags_may_be_a_list_of_pairs() -> None:
         assert resend.parse(payload, "1").queue_id is None
 
 
-def test_what_is_not_about_an_email_that_we_sent_is_no_event_of_one() -> None:
+def test_a_payload_that_is_not_about_a_sent_email_is_ignored() -> None:
     inbound = {"type": "email.received", "data": {"email_id": "4ef9a417", "to": ["a@example.com"]}}
     contact = {"type": "contact.created", "data": {"id": "e169aa45", "email": "a@example.com"}}
     for payload in (inbound, contact):
@@ -106,7 +106,7 @@ def test_what_is_not_about_an_email_that_we_sent_is_no_event_of_one() -> None:
         ("Permanent", "General", "see 1.5.1.1.9", ("bounced", "hard", "other")),
     ],
 )
-def test_bounces_by_type_subtype_and_status(
+def test_a_bounce_is_classified_by_type_subtype_and_status_code(
     kind: str | None, subtype: str | None, text: str | None, expected: tuple[str, str, str]
 ) -> None:
     assert tuple(bounces.bounce_of(kind, subtype, text)) == expected
@@ -116,7 +116,7 @@ def test_bounces_by_type_subtype_and_status(
     assert (event.event, event.detail["kind"], event.detail["reason"]) == expected
 
 
-def test_every_name_kind_and_reason_of_the_tables_is_a_normalised_one() -> None:
+def test_the_tables_of_webhooks_have_only_normalised_names_kinds_and_reasons() -> None:
     reasons = {*bounces.REASON_OF_SUBTYPE.values(), *(why for _, why in bounces.REASON_OF_STATUS)}
     assert reasons | set(ses.REASON_OF_DELAY.values()) <= set(REASONS)
     assert set(bounces.KIND_OF_TYPE.values()) <= set(KINDS)
@@ -142,7 +142,7 @@ def test_there_is_a_sample_of_every_event_of_ses() -> None:
 
 
 @pytest.mark.parametrize("kind", SES)
-def test_ses_events_by_event_publishing_and_by_notification(kind: str) -> None:
+def test_ses_events_are_read_from_event_publishing_and_from_notifications(kind: str) -> None:
     payload = ses_sample(kind, ABOUT)
     (event,) = ses.parse(payload, "m1")
     assert event.event == SES_EVENTS[kind]
@@ -166,7 +166,7 @@ def test_ses_names_each_recipient_that_bounced() -> None:
     assert (one.detail["reason"], two.detail["reason"]) == ("mailbox_unknown", "mailbox_full")
 
 
-def test_of_several_recipients_ses_does_not_know_which_one_complained() -> None:
+def test_an_ses_complaint_of_several_recipients_names_none_of_them() -> None:
     payload = ses_sample("Complaint", ABOUT)
     (event,) = ses.parse(payload, "m")
     assert event.recipient_email == "ana@example.com"
@@ -187,7 +187,7 @@ def test_ses_names_each_recipient_that_got_the_email() -> None:
     assert [e.event for e in ses.parse(payload, "m")] == ["delivered", "delivered"]
 
 
-def test_a_complaint_that_says_not_spam_is_none() -> None:
+def test_a_complaint_of_type_not_spam_is_not_recorded_as_a_complaint() -> None:
     payload = ses_sample("Complaint", ABOUT)
     payload["complaint"]["complaintFeedbackType"] = "not-spam"
     (event,) = ses.parse(payload, "m")
@@ -200,13 +200,13 @@ def test_an_address_on_the_list_of_ses_is_suppressed_not_a_new_complaint() -> No
     assert ses.parse(payload, "m")[0].event == "suppressed"
 
 
-def test_leaving_one_topic_is_not_unsubscribing() -> None:
+def test_leaving_one_topic_of_ses_is_not_an_unsubscription() -> None:
     payload = ses_sample("Subscription", ABOUT)
     payload["subscription"]["newTopicPreferences"]["unsubscribeAll"] = False
     assert ses.parse(payload, "m")[0].event == "ses.subscription"
 
 
-def test_unknown_types_keep_their_own_name() -> None:
+def test_events_of_unknown_types_keep_the_name_of_the_provider() -> None:
     (event,) = ses.parse({"eventType": "Brand New", "mail": {"messageId": "1"}}, "m")
     assert event.event == "ses.brand_new"
     payload = {"type": "email.brand_new", "data": {"email_id": "1"}}
@@ -214,13 +214,13 @@ def test_unknown_types_keep_their_own_name() -> None:
 
 
 @pytest.mark.parametrize("payload", [{}, {"type": "email.sent"}, {"data": {}}, {"type": 1}])
-def test_what_is_no_event_of_resend_is_refused(payload: dict[str, Any]) -> None:
+def test_a_payload_that_is_no_event_of_resend_is_refused(payload: dict[str, Any]) -> None:
     with pytest.raises(BadPayload):
         resend.parse(payload, "1")
 
 
 @pytest.mark.parametrize("payload", [{}, {"eventType": "Send"}, {"mail": {"messageId": "1"}}])
-def test_what_is_no_event_of_ses_is_refused(payload: dict[str, Any]) -> None:
+def test_a_payload_that_is_no_event_of_ses_is_refused(payload: dict[str, Any]) -> None:
     with pytest.raises(BadPayload):
         ses.parse(payload, "1")
 
@@ -243,7 +243,7 @@ def paths(value: Any) -> list[list[Any]]:
 
 
 @given(st.data())
-def test_no_field_of_a_provider_breaks_the_reader_whatever_it_holds(data: st.DataObject) -> None:
+def test_parsing_a_webhook_never_crashes_whatever_its_fields_hold(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([*RESEND, *SES]))
     payload = copy.deepcopy((resend_sample if kind in RESEND else ses_sample)(kind, ABOUT))
     *to, last = data.draw(st.sampled_from(paths(payload)))
@@ -260,7 +260,7 @@ def test_no_field_of_a_provider_breaks_the_reader_whatever_it_holds(data: st.Dat
         json.dumps(dict(event.detail), allow_nan=False).encode()
 
 
-def test_own_format_is_the_arguments_of_record_email_event() -> None:
+def test_the_own_format_has_the_arguments_of_record_email_event() -> None:
     ((provider, event),) = own.parse(own_sample("smtp", ABOUT), "msg_9")
     assert provider == "smtp"
     assert (event.event, event.event_id) == ("bounced", "msg_9")
@@ -291,19 +291,19 @@ def test_own_format_is_the_arguments_of_record_email_event() -> None:
         ({"bounce": 1}, "unknown key"),
     ],
 )
-def test_own_format_refuses_what_is_wrong(change: dict[str, Any], why: str) -> None:
+def test_the_own_format_refuses_wrong_values(change: dict[str, Any], why: str) -> None:
     with pytest.raises(BadPayload, match=why):
         own.parse({**own_sample("smtp", ABOUT), **change}, "1")
 
 
 @pytest.mark.parametrize("payload", [[], 1, "x", None, [[]], [{}] * 1001])
-def test_own_format_refuses_what_is_no_event(payload: Any) -> None:
+def test_the_own_format_refuses_a_body_that_is_no_event(payload: Any) -> None:
     with pytest.raises(BadPayload):
         own.parse(payload, "1")
 
 
 @given(st.data())
-def test_no_text_in_our_own_format_is_one_that_the_database_cannot_store(
+def test_the_own_format_refuses_texts_that_the_database_cannot_store(
     data: st.DataObject,
 ) -> None:
     texts = st.text(st.characters(codec=None) | st.just("\0"), min_size=1, max_size=4)
@@ -321,6 +321,6 @@ def test_no_text_in_our_own_format_is_one_that_the_database_cannot_store(
         text.encode()  # a lone surrogate would raise
 
 
-def test_own_format_keeps_an_unknown_event() -> None:
+def test_the_own_format_keeps_an_unknown_event() -> None:
     ((_, event),) = own.parse({**own_sample("smtp", ABOUT), "event": "autoresponded"}, "1")
     assert (event.event, event.detail["type"]) == ("other.autoresponded", "HardBounce")

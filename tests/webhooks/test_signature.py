@@ -30,11 +30,11 @@ def svix(body: bytes, secret: str = ONE, ago: int = 0, name: str = "msg_1") -> d
     }
 
 
-def test_what_svix_signs_is_accepted() -> None:
+def test_a_webhook_that_svix_signed_is_accepted() -> None:
     assert signature.verify(BODY, svix(BODY), [ONE], "svix") == "msg_1"
 
 
-def test_during_a_rotation_either_secret_is_accepted() -> None:
+def test_during_a_rotation_either_webhook_secret_is_accepted() -> None:
     assert signature.verify(BODY, svix(BODY), [TWO, ONE], "svix") == "msg_1"
     assert signature.verify(BODY, svix(BODY, TWO), [TWO, ONE], "svix") == "msg_1"
     both = svix(BODY)
@@ -44,7 +44,7 @@ def test_during_a_rotation_either_secret_is_accepted() -> None:
     assert signature.verify(BODY, both, [ONE], "svix") == "msg_1"
 
 
-def test_resends_own_verifier_agrees() -> None:
+def test_the_webhook_verifier_of_resend_gives_the_same_answers() -> None:
     headers = signature.sign(BODY, ONE, "msg_7", "svix")
     names = {name.removeprefix("svix-"): value for name, value in headers.items()}
     options = {"payload": BODY.decode(), "headers": names, "webhook_secret": ONE}
@@ -53,17 +53,17 @@ def test_resends_own_verifier_agrees() -> None:
 
 
 @pytest.mark.parametrize("ago", [-290, 0, 290])
-def test_five_minutes_of_difference_are_accepted(ago: int) -> None:
+def test_a_webhook_signature_five_minutes_off_is_accepted(ago: int) -> None:
     assert signature.verify(BODY, svix(BODY, ago=ago), [ONE], "svix")
 
 
 @pytest.mark.parametrize(("ago", "why"), [(310, "too old"), (-310, "too new")])
-def test_an_old_or_future_signature_is_refused(ago: int, why: str) -> None:
+def test_an_old_or_future_webhook_signature_is_refused(ago: int, why: str) -> None:
     with pytest.raises(BadSignature, match=why):
         signature.verify(BODY, svix(BODY, ago=ago), [ONE], "svix")
 
 
-def test_another_secret_or_body_is_refused() -> None:
+def test_a_webhook_signature_of_another_secret_or_body_is_refused() -> None:
     with pytest.raises(BadSignature, match="No matching signature"):
         signature.verify(BODY, svix(BODY, TWO), [ONE], "svix")
     with pytest.raises(BadSignature, match="No matching signature"):
@@ -73,7 +73,7 @@ def test_another_secret_or_body_is_refused() -> None:
 
 
 @pytest.mark.parametrize("missing", ["svix-id", "svix-timestamp", "svix-signature"])
-def test_a_missing_header_is_refused(missing: str) -> None:
+def test_a_webhook_without_a_signature_header_is_refused(missing: str) -> None:
     headers = svix(BODY)
     del headers[missing]
     with pytest.raises(BadSignature, match="a header is missing"):
@@ -96,18 +96,20 @@ def test_a_missing_header_is_refused(missing: str) -> None:
         ("svix-id", "a\x00b"),
     ],
 )
-def test_headers_that_make_no_sense_are_refused(name: str, value: str) -> None:
+def test_malformed_webhook_signature_headers_are_refused(name: str, value: str) -> None:
     with pytest.raises(BadSignature):
         signature.verify(BODY, {**svix(BODY), name: value}, [ONE], "svix")
 
 
-def test_a_body_that_is_not_utf8_is_refused() -> None:
+def test_a_webhook_body_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(BadSignature):
         signature.verify(b"\xff\xfe", svix(BODY), [ONE], "svix")
 
 
 @given(st.text(), st.text(), st.text(), st.binary())
-def test_no_headers_whatever_break_the_check(a: str, b: str, c: str, body: bytes) -> None:
+def test_checking_a_webhook_signature_never_crashes_whatever_the_headers(
+    a: str, b: str, c: str, body: bytes
+) -> None:
     headers = {"webhook-id": a, "webhook-timestamp": b, "webhook-signature": c}
     with pytest.raises(BadSignature):
         signature.verify(body, headers, [ONE])

@@ -38,31 +38,31 @@ def check(body: bytes, double: Sns, topics: tuple[str, ...] = (TOPIC,), **more: 
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_both_versions_of_signatures_are_accepted(double: Sns, version: str) -> None:
+def test_both_versions_of_sns_signatures_are_accepted(double: Sns, version: str) -> None:
     assert check(double.notification("{}", version), double) == [f"https://{HOST}{PEM}"]
     assert check(double.notification("é\n{}", version, Subject="Hello"), double)
 
 
-def test_a_confirmation_is_signed_over_its_own_fields(double: Sns) -> None:
+def test_an_sns_confirmation_is_signed_over_its_own_fields(double: Sns) -> None:
     assert check(double.confirmation(), double)
 
 
 @pytest.mark.parametrize("field", ["Message", "MessageId", "Timestamp", "Subject"])
-def test_no_signed_field_can_be_changed(double: Sns, field: str) -> None:
+def test_a_change_of_any_signed_field_of_sns_is_refused(double: Sns, field: str) -> None:
     message = json.loads(double.notification("{}", Subject="Hello"))
     message[field] += "x"
     with pytest.raises(BadSignature, match="does not match"):
         check(json.dumps(message).encode(), double)
 
 
-def test_a_field_that_is_removed_is_noticed(double: Sns) -> None:
+def test_an_sns_message_without_a_signed_field_is_refused(double: Sns) -> None:
     message = json.loads(double.notification("{}", Subject="Hello"))
     del message["Subject"]
     with pytest.raises(BadSignature, match="does not match"):
         check(json.dumps(message).encode(), double)
 
 
-def test_another_topic_is_refused_before_anything_is_fetched(double: Sns) -> None:
+def test_another_sns_topic_is_refused_before_anything_is_fetched(double: Sns) -> None:
     other = TOPIC.replace("mail", "other")
     message = sns.read_message(double.notification("{}", TopicArn=other))
     with pytest.raises(BadSignature, match="topic"):
@@ -94,14 +94,14 @@ def test_another_topic_is_refused_before_anything_is_fetched(double: Sns) -> Non
         7,
     ],
 )
-def test_a_certificate_from_anywhere_else_is_never_fetched(double: Sns, url: Any) -> None:
+def test_an_sns_certificate_of_another_host_is_never_fetched(double: Sns, url: Any) -> None:
     message = sns.read_message(double.notification("{}", SigningCertURL=url))
     with pytest.raises(BadSignature, match="certificate"):
         sns.verify(message, [TOPIC], pytest.fail)
 
 
 @pytest.mark.parametrize("version", ["", "3", "01", None, 2.0])
-def test_other_versions_of_signatures_are_refused(double: Sns, version: Any) -> None:
+def test_unknown_versions_of_sns_signatures_are_refused(double: Sns, version: Any) -> None:
     message = json.loads(double.notification("{}"))
     message["SignatureVersion"] = version
     with pytest.raises(BadSignature):
@@ -109,19 +109,19 @@ def test_other_versions_of_signatures_are_refused(double: Sns, version: Any) -> 
 
 
 @pytest.mark.parametrize("signature", ["", "!", "AAAA", None, ["x"]])
-def test_other_signatures_are_refused(double: Sns, signature: Any) -> None:
+def test_malformed_sns_signatures_are_refused(double: Sns, signature: Any) -> None:
     message = json.loads(double.notification("{}"))
     message["Signature"] = signature
     with pytest.raises(BadSignature):
         check(json.dumps(message).encode(), double)
 
 
-def test_a_message_of_another_key_is_refused(double: Sns, tmp_path: Path) -> None:
+def test_an_sns_message_that_another_key_signed_is_refused(double: Sns, tmp_path: Path) -> None:
     with pytest.raises(BadSignature, match="does not match"):
         check(Sns(tmp_path).notification("{}"), double)
 
 
-def test_a_certificate_that_is_no_longer_valid_is_refused(double: Sns) -> None:
+def test_an_expired_sns_certificate_is_refused(double: Sns) -> None:
     later = datetime.now(UTC) + timedelta(days=30)
     with pytest.raises(BadSignature, match="not valid now"):
         check(double.notification("{}"), double, now=later)
@@ -144,30 +144,30 @@ def checked_at(double: Sns, published: str, **more: Any) -> list[str]:
 @pytest.mark.parametrize(
     "published", ["2026-11-18T09:30:00Z", "2026-11-17T09:30:01Z", "2026-11-18T10:29:59.000Z"]
 )
-def test_a_message_of_the_last_day_is_accepted(double: Sns, published: str) -> None:
+def test_an_sns_message_of_the_last_day_is_accepted(double: Sns, published: str) -> None:
     assert checked_at(double, published)
 
 
 @pytest.mark.parametrize("published", ["2026-11-17T09:29:59Z", "2025-01-01T00:00:00Z"])
-def test_an_old_message_is_refused_though_its_signature_is_right(
+def test_an_old_sns_message_is_refused_though_its_signature_is_right(
     double: Sns, published: str
 ) -> None:
     with pytest.raises(BadSignature, match="more than a day old"):
         checked_at(double, published)
 
 
-def test_a_message_of_the_future_is_to_be_sent_again(double: Sns) -> None:
+def test_an_sns_message_of_the_future_has_to_be_sent_again(double: Sns) -> None:
     with pytest.raises(Unavailable, match="in the future"):
         checked_at(double, "2026-11-18T10:30:01Z")
 
 
 @pytest.mark.parametrize("published", ["yesterday", "2026-13-01T00:00:00Z"])
-def test_a_message_without_a_time_is_refused(double: Sns, published: str) -> None:
+def test_an_sns_message_without_a_time_is_refused(double: Sns, published: str) -> None:
     with pytest.raises(BadSignature, match="cannot be read"):
         checked_at(double, published)
 
 
-def test_a_subscription_is_confirmed_at_the_host_of_the_topic_and_nowhere_else(double: Sns) -> None:
+def test_an_sns_subscription_is_confirmed_only_at_the_host_of_the_topic(double: Sns) -> None:
     body = double.confirmation(SubscribeURL="https://example.com/steal")
     url = sns.confirmation_url(sns.read_message(body))
     assert url.startswith(f"https://{HOST}/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns")
@@ -204,7 +204,7 @@ REAL = f"\nMessageId\nreal\nTimestamp\n2026-01-01\nTopicArn\n{OTHER}"
     ],
     ids=["a list as topic", "fields inside a text"],
 )
-def test_a_signature_of_another_topic_cannot_be_read_as_one_of_ours(
+def test_an_sns_signature_of_another_topic_is_not_accepted_for_ours(
     double: Sns, signed: dict[str, Any], posted: dict[str, Any]
 ) -> None:
     message = json.loads(double.notification("{}", **signed)) | posted
@@ -212,7 +212,7 @@ def test_a_signature_of_another_topic_cannot_be_read_as_one_of_ours(
         check(json.dumps(message).encode(), double)
 
 
-def test_the_partition_of_china_has_another_host() -> None:
+def test_sns_in_the_china_partition_has_another_host() -> None:
     assert sns.host_of("arn:aws-cn:sns:cn-north-1:123456789012:x") == (
         "sns.cn-north-1.amazonaws.com.cn"
     )
@@ -232,12 +232,12 @@ def test_the_partition_of_china_has_another_host() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_message_of_sns_is_refused(body: bytes) -> None:
+def test_a_body_that_is_no_sns_message_is_refused(body: bytes) -> None:
     with pytest.raises(BadPayload):
         sns.read_message(body)
 
 
-def test_a_certificate_is_fetched_once() -> None:
+def test_an_sns_certificate_is_fetched_once() -> None:
     asked: list[str] = []
     found = pem(certificate_of(new_key()))
 
@@ -254,7 +254,7 @@ def test_a_certificate_is_fetched_once() -> None:
     assert asked.count("a") == 2  # no more than so many are kept
 
 
-def test_a_failure_is_remembered_for_a_moment() -> None:
+def test_a_failed_fetch_of_an_sns_certificate_is_not_repeated_at_once() -> None:
     asked: list[str] = []
     now = [0.0]
 
