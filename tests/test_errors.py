@@ -28,7 +28,7 @@ def every() -> list[type[MailgresError]]:
     ]
 
 
-def test_the_tree_on_top_is_the_tree() -> None:
+def test_the_docstring_of_errors_draws_the_tree_of_errors() -> None:
     drawn = "\n".join(["MailgresError", *tree(MailgresError)])
     assert drawn in (errors.__doc__ or "")
 

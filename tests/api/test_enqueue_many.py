@@ -66,7 +66,7 @@ def test_enqueue_many_makes_one_call_per_thousand_emails(
     assert calls(conn) == expected
 
 
-def test_emails_are_taken_as_they_are_needed(connect: Connect) -> None:
+def test_enqueue_many_consumes_its_iterable_as_needed(connect: Connect) -> None:
     conn = connect(autocommit=False)
     enqueued_before: list[int] = []
 
@@ -169,7 +169,7 @@ def test_enqueue_many_leaves_nothing_when_its_iterable_raises(conn: psycopg.Conn
     assert count(conn) == 0
 
 
-def test_all_or_none_in_autocommit_when_awaited(
+def test_an_awaited_enqueue_many_in_autocommit_enqueues_all_or_none(
     database_url: str, conn: psycopg.Connection
 ) -> None:
     async def enqueue() -> None:

@@ -107,7 +107,7 @@ def test_absent_and_none_are_the_databases_defaults(
     assert [found[0] for found in conn.execute(query)] == [5]
 
 
-def test_subclasses_of_text_and_other_mappings(conn: psycopg.Connection) -> None:
+def test_enqueue_takes_subclasses_of_str_and_any_mapping(conn: psycopg.Connection) -> None:
     class Template(str, enum.Enum):  # noqa: UP042 - what older code has
         WELCOME = "welcome_user"
 

@@ -122,7 +122,9 @@ def test_a_port_without_a_server_raises_database_unreachable(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["connection-psycopg", "connection-psycopg2"])
-def test_the_connection_is_closed_beneath(kind: str, database_url: str) -> None:
+def test_a_closed_connection_below_sqlalchemy_raises_database_unreachable(
+    kind: str, database_url: str
+) -> None:
     with open_source[kind](database_url) as source:
         source.execute("SELECT 1")
         source.connection.connection.dbapi_connection.close()
@@ -130,7 +132,7 @@ def test_the_connection_is_closed_beneath(kind: str, database_url: str) -> None:
             source.call(mailgres.enqueue, "welcome_user", ANA)
 
 
-def test_the_connection_is_closed_beneath_asyncpg(database_url: str) -> None:
+def test_a_closed_connection_below_asyncpg_raises_database_unreachable(database_url: str) -> None:
     with open_source["async-connection-asyncpg"](database_url) as source:
         source.execute("SELECT 1")
         raw = source.wait(source.connection.get_raw_connection())

@@ -35,7 +35,7 @@ def test_journeys_add_up_for_every_connection(connect: Connect) -> None:
     assert offset(here) == -HOUR + timedelta(microseconds=1)
 
 
-def test_a_day_is_24_hours(conn: psycopg.Connection) -> None:
+def test_time_travel_by_a_day_is_24_hours_in_any_time_zone(conn: psycopg.Connection) -> None:
     conn.execute("SET timezone TO 'Europe/Berlin'")
     testing.freeze(conn, datetime(2026, 3, 28, 12, tzinfo=UTC))
     testing.travel(conn, timedelta(days=1))

@@ -142,7 +142,7 @@ def test_no_plan_reads_or_sorts_the_backlog(fresh: ClaimHarness) -> None:
     work(fresh, by_the_plans(fresh))
 
 
-def test_batches_and_limits_do_not_change_that(fresh: ClaimHarness) -> None:
+def test_with_batches_and_limits_no_step_reads_more_rows_than_it_needs(fresh: ClaimHarness) -> None:
     fresh.do("UPDATE mailgres.providers SET fixed_batches = true")
     fresh.do("SELECT mailgres.set_bucket(name, 500) FROM unnest(%s::text[]) name", BUCKETS)
     fresh.add_provider("fallback")
@@ -177,7 +177,7 @@ def by_the_counters(harness: ClaimHarness) -> Observe:
     return observe
 
 
-def test_no_step_reads_more_than_it_is_about(fresh: ClaimHarness) -> None:
+def test_no_step_of_an_email_reads_more_rows_than_it_needs(fresh: ClaimHarness) -> None:
     work(fresh, by_the_counters(fresh))
 
 

@@ -146,7 +146,9 @@ def test_a_token_holds_only_the_emails_of_its_claim(harness: ClaimHarness) -> No
     use_everywhere(harness, [{**row, "lease_token": token} for row in others])
 
 
-def test_of_a_mixed_report_only_the_held_count(harness: ClaimHarness, stale: list[Row]) -> None:
+def test_a_report_with_stale_tokens_counts_only_for_emails_that_are_held(
+    harness: ClaimHarness, stale: list[Row]
+) -> None:
     harness.put(count=2, priority=1)
     fresh = harness.claim(2, worker="another")
     reported = harness.finish([*stale, *fresh], "sent")

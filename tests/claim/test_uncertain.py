@@ -153,7 +153,7 @@ def test_whether_its_call_has_begun_follows_from_its_own_provider(
     assert (again["attempt_started_at"] is not None) == started
 
 
-def test_suppressed_since_it_is_settled_and_not_put_off_for_ever(harness: ClaimHarness) -> None:
+def test_an_uncertain_email_that_is_suppressed_meanwhile_is_settled(harness: ClaimHarness) -> None:
     uncertain = fail_uncertainly(harness, "without-keys")
     harness.do("INSERT INTO email_suppressions VALUES ('someone@example.com', '*', 'bounced')")
     travel(harness.connection, timedelta(days=30))

@@ -32,7 +32,7 @@ def run_demo(url: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_shows_the_queue_and_leaves_nothing(connect: Connect, empty_database_url: str) -> None:
+def test_demo_shows_the_queue_and_leaves_nothing(connect: Connect, empty_database_url: str) -> None:
     databases = "SELECT array_agg(datname) FROM pg_database WHERE datname LIKE 'mailgres_demo%'"
     result = run_demo(empty_database_url)
     assert result.returncode == 0, result.stderr

@@ -213,7 +213,9 @@ ed@example.com,5,{}
 """
 
 
-def test_nothing_of_a_file_with_bad_lines(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_enqueue_enqueues_nothing_of_a_file_with_bad_lines(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(BAD)
     what, hint = mailgres.fails("enqueue", "welcome_user", "--csv", str(file))
@@ -251,7 +253,7 @@ def test_enqueue_with_continue_on_error_skips_bad_lines(
         ("--jsonl", '{"recipient": "ana@example.com"}\n[]\n{"recipient": "ed@example.com"}\n'),
     ],
 )
-def test_all_but_lines_that_are_no_records(
+def test_enqueue_with_continue_on_error_skips_lines_that_are_no_records(
     mailgres: Program, queue: Queue, tmp_path: Path, option: str, text: str
 ) -> None:
     file = tmp_path / "bad"
@@ -265,7 +267,7 @@ def test_all_but_lines_that_are_no_records(
     assert (reported["line"], reported["code"]) == (2 if option == "--jsonl" else 3, "MG015")
 
 
-def test_a_key_that_was_used_for_another_email(
+def test_enqueue_reports_the_line_whose_key_was_used_for_another_email(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:
     queue.enqueue(idempotency_key="k")
@@ -336,7 +338,7 @@ def test_an_interrupted_enqueue_reports_what_was_done(
     assert len(rows(queue)) == 999
 
 
-def test_an_interruption_of_all_or_none(
+def test_an_interrupted_enqueue_of_a_file_enqueues_nothing(
     mailgres: Program, queue: Queue, connect: Connect, tmp_path: Path
 ) -> None:
     """The third chunk waits for a transaction with the same key; then it is interrupted."""

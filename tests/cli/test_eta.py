@@ -48,7 +48,9 @@ def used(queue: Queue, period: str, starts: datetime, emails: int) -> None:
     queue.run(insert, period, starts, emails)
 
 
-def test_a_thousand_at_a_hundred_a_day(queue: Queue, eta: Callable[..., Any]) -> None:
+def test_the_estimate_of_a_thousand_emails_at_a_hundred_a_day_is_nine_days(
+    queue: Queue, eta: Callable[..., Any]
+) -> None:
     """Nine days more: the last hundred leave on the tenth day."""
     limit(queue, None, 100, None)
     found = eta(1000)

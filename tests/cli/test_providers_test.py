@@ -57,7 +57,9 @@ def test_providers_test_reports_a_provider_that_is_down(
     assert hint.startswith("The provider cannot be reached now: try again")
 
 
-def test_an_answer_that_orders_a_terminal_about(program: Program, double: ResendDouble) -> None:
+def test_control_characters_of_a_provider_do_not_reach_the_terminal(
+    program: Program, double: ResendDouble
+) -> None:
     double.add_faults(Fault(401, "invalid_api_key", "\x1b]0;mine\x07\x1b[2J", times=-1))
     done = program.run("providers", "test", "resend")
     assert done.returncode == 1
@@ -78,7 +80,7 @@ def test_providers_test_suggests_the_nearest_configured_provider(program: Progra
     assert program.fails("providers", "test", "ses")[1] == "Add ses to MAILGRES_PROVIDERS."
 
 
-def test_providers_test_nothing_is_configured() -> None:
+def test_providers_test_without_configuration_checks_capture() -> None:
     text = Program("")("providers", "test")
     assert text == "capture: reached, credentials not checked: it needs none\n"
 
@@ -92,7 +94,7 @@ def test_providers_test_checks_the_login_at_an_smtp_server() -> None:
     assert hint.startswith("The provider cannot be reached now")
 
 
-def test_a_server_that_asks_for_no_credentials_is_reached_but_none_are_tried() -> None:
+def test_providers_test_says_that_an_smtp_url_without_credentials_is_not_checked() -> None:
     with smtp.serve(smtp.SmtpDouble()) as server:
         program = Program("", {"MAILGRES_PROVIDERS": "smtp", "MAILGRES_SMTP_URL": server.url})
         text = program("providers", "test")

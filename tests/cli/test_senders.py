@@ -47,7 +47,9 @@ def test_a_sender_that_is_not_listed_cannot_be_disallowed(mailgres: Program, que
     assert queue.value("SELECT count(*) FROM mailgres.senders") == 1
 
 
-def test_a_sender_that_is_neither_domain_nor_address(mailgres: Program, queue: Queue) -> None:
+def test_senders_allow_refuses_a_value_that_is_neither_domain_nor_address(
+    mailgres: Program, queue: Queue
+) -> None:
     what, todo = mailgres.fails("senders", "allow", "example.com", "Shop <a@example.com>")
     assert "neither a domain nor an address" in what
     assert "*.example.com" in todo

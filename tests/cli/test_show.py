@@ -63,7 +63,7 @@ TIMES = ("infinity", "-infinity", "9999-12-31T23:59Z", "290000-01-01T00:00Z", "0
 
 @pytest.mark.parametrize("time", TIMES)
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
-def test_any_time_that_the_database_can_hold(
+def test_show_prints_any_time_that_the_database_can_hold(
     mailgres: Program, queue: Queue, time: str, zone: str
 ) -> None:
     """A next attempt that was set by hand may be beyond Python's calendar."""
@@ -118,7 +118,9 @@ def test_show_as_json_has_row_log_and_rendering(mailgres: Program, dead: UUID) -
     assert mailgres.json("show", str(dead))["rendered"] is None
 
 
-def test_the_message_of_the_pinned_version(mailgres: Program, queue: Queue, dead: UUID) -> None:
+def test_show_renders_the_pinned_template_version(
+    mailgres: Program, queue: Queue, dead: UUID
+) -> None:
     before = mailgres("show", str(dead), "--rendered", **FROM)
     assert "\nFrom: Shop <shop@example.com>\nTo: ana@example.com\nSubject: " in before
     assert "\n--- html\n" in before

@@ -157,7 +157,7 @@ def test_each_example_connects_with_its_own_role(file: str, role: str) -> None:
     assert other not in read(file)
 
 
-def test_a_password_that_is_missing_ends_the_set_up(
+def test_a_missing_password_stops_the_script_that_sets_passwords(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a role would be left without one, or with the name of the variable."""

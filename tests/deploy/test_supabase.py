@@ -177,7 +177,7 @@ def test_the_user_of_the_grants_can_work_the_queue_and_nothing_else(
                 app.execute(statement)
 
 
-def test_everything_is_taken_out_again(editor: psycopg.Connection) -> None:
+def test_the_unschedule_script_removes_every_job_of_mailgres(editor: psycopg.Connection) -> None:
     editor.execute("SELECT cron.schedule('another''s', '0 0 * * *', 'SELECT 1')")
     run(editor, "supabase", "process.sql")
     run(editor, "pg_cron", "janitors.sql")

@@ -53,7 +53,7 @@ def test_the_guide_has_all_systemd_units() -> None:
 
 
 @needs_systemd
-def test_systemd_has_nothing_to_say(installed: Path) -> None:
+def test_systemd_analyze_accepts_every_unit(installed: Path) -> None:
     done = analyze("verify", *(installed / unit for unit in UNITS))
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 

@@ -16,7 +16,7 @@ def test_the_example_has_the_keys_of_the_tables() -> None:
         assert f"`{key}`" in PAGE, key
 
 
-def test_every_key_of_a_failed_try_is_in_the_example() -> None:
+def test_every_key_of_a_failed_attempt_is_in_the_example_of_the_log() -> None:
     (example,) = re.findall(r"```json\n(.*)\n```", PAGE)
     source = (SOURCE / "worker" / "attempt_log.py").read_text()
     assert set(re.findall(r'^        "(\w+)":', source, re.MULTILINE)) <= json.loads(example).keys()

@@ -97,5 +97,5 @@ def test_the_sql_of_the_page_runs(conn: psycopg.Connection) -> None:
         conn.execute(text)
 
 
-def test_no_block_is_left_out() -> None:
+def test_every_block_of_the_page_on_providers_is_tested() -> None:
     assert {kind for kind, _ in BLOCKS} == {"sh", "toml", "console", "sql"}

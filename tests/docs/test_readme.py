@@ -68,5 +68,5 @@ def test_the_variables_of_the_readme_are_those_of_the_tested_page() -> None:
     assert all(text in page for text in blocks("sh"))
 
 
-def test_no_block_is_left_out() -> None:
+def test_every_block_of_the_readme_is_tested() -> None:
     assert {kind for kind, _ in BLOCKS} == {"sql", "python", "console", "text", "sh"}

@@ -13,7 +13,7 @@ from support.program import Program
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 
 
-def test_doctor_command_all_is_well(mailgres: Program) -> None:
+def test_doctor_prints_only_good_findings_for_a_healthy_database(mailgres: Program) -> None:
     printed = mailgres("doctor", "--offline").splitlines()
     assert printed[0].startswith("ok       database: ")
     assert printed[-1].endswith(" good")

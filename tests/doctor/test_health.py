@@ -12,7 +12,7 @@ from mailgres.settings import Settings
 from support.postgres import Connect
 
 
-def test_doctor_health_all_is_well(harness: DoctorHarness) -> None:
+def test_doctor_finds_no_health_problem_in_a_new_database(harness: DoctorHarness) -> None:
     for check in ("indexes", "bloat", "transactions"):
         assert harness.findings(check) == []
 
@@ -31,7 +31,7 @@ def test_doctor_reports_an_invalid_index(harness: DoctorHarness) -> None:
     assert harness.findings("indexes") == []
 
 
-def test_doctor_health_autovacuum_is_off(harness: DoctorHarness) -> None:
+def test_doctor_reports_and_fixes_a_table_without_autovacuum(harness: DoctorHarness) -> None:
     harness.run("ALTER TABLE email_queue SET (autovacuum_enabled = false)")
     found = harness.fixed("bloat")
     assert (found.severity, found.message) == ("error", "autovacuum is off for public.email_queue")
@@ -59,7 +59,7 @@ def test_doctor_reports_many_dead_rows(
     ("live", "dead", "bloated"),
     [(0, 0, False), (0, 49_999, False), (100_000, 60_000, True), (10_000_000, 200_000, False)],
 )
-def test_how_many_dead_rows_are_too_many(live: int, dead: int, *, bloated: bool) -> None:
+def test_doctor_judges_dead_rows_by_their_share(live: int, dead: int, *, bloated: bool) -> None:
     assert health.is_bloated(live, dead) is bloated
 
 
@@ -76,7 +76,9 @@ MB = 1024**2
         (900 * MB, -1, False),
     ],
 )
-def test_how_large_an_index_is_too_large(size: int, entries: float, *, air: bool) -> None:
+def test_doctor_judges_an_index_by_its_size_and_entries(
+    size: int, entries: float, *, air: bool
+) -> None:
     assert health.is_mostly_empty(size, entries) is air
 
 

@@ -28,7 +28,7 @@ def test_doctor_only_notes_a_missing_worker_while_nothing_waits(harness: DoctorH
     assert (found.severity, found.fix) == ("info", "mailgres worker")
 
 
-def test_nobody_works_and_an_email_is_late(harness: DoctorHarness) -> None:
+def test_doctor_reports_a_late_email_while_no_worker_runs(harness: DoctorHarness) -> None:
     harness.run(ENQUEUE)
     assert harness.finding("scheduler").severity == "info"
     pass_time(harness, minutes=20)
@@ -58,7 +58,7 @@ def test_doctor_notes_a_worker_of_another_version(harness: DoctorHarness) -> Non
     assert "runs mailgres 0.0.9" in found.message
 
 
-def test_runs_now_and_then_are_enough(harness: DoctorHarness) -> None:
+def test_doctor_accepts_runs_of_process_instead_of_a_worker(harness: DoctorHarness) -> None:
     harness.run(ENQUEUE)
     done = Program(harness.url).run("process", "--until-empty")
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_doctor_ignores_emails_that_may_not_be_sent_yet(harness: DoctorHarness, 
 # --- what is stuck
 
 
-def test_held_by_a_worker_that_is_gone(harness: DoctorHarness) -> None:
+def test_doctor_reports_emails_that_a_dead_worker_holds(harness: DoctorHarness) -> None:
     harness.run(ENQUEUE)
     harness.run("SELECT mailgres.claim('gone', 1)")
     assert harness.findings("stuck-emails") == []
@@ -140,7 +140,9 @@ def test_doctor_warns_of_emails_that_are_never_due(harness: DoctorHarness, when:
     assert "never due" in found.message
 
 
-def test_parked_for_the_senders_set_up(harness: DoctorHarness) -> None:
+def test_doctor_reports_emails_parked_for_the_configuration_of_their_sender(
+    harness: DoctorHarness,
+) -> None:
     harness.run(ENQUEUE)
     harness.run(
         """UPDATE email_queue SET ready = false, next_retry_at = now() + interval '10 min',

@@ -138,7 +138,9 @@ def test_the_restoring_script_stops_at_objects_that_depend_on_ours(harness: Doct
     assert harness.findings("schema-drift") == []
 
 
-def test_an_applications_own_function_of_the_same_name(harness: DoctorHarness) -> None:
+def test_doctor_names_a_function_of_the_application_with_our_name_without_an_error(
+    harness: DoctorHarness,
+) -> None:
     """It is named, is no fault, and stands in the way of nothing."""
     harness.run("CREATE FUNCTION enqueue_email(int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
     found = harness.finding("schema-drift")
@@ -156,7 +158,9 @@ def test_an_applications_own_function_of_the_same_name(harness: DoctorHarness) -
     assert harness.conn.execute("SELECT enqueue_email(7)").fetchone() == (1,)
 
 
-def test_another_function_by_a_name_of_ours_in_our_schema(harness: DoctorHarness) -> None:
+def test_doctor_restores_a_function_that_was_created_again_with_other_arguments(
+    harness: DoctorHarness,
+) -> None:
     """A function was created again with other arguments."""
     harness.run("DROP FUNCTION mailgres.reap")
     harness.run("CREATE FUNCTION mailgres.reap(text) RETURNS int LANGUAGE sql AS 'SELECT 1'")
@@ -240,7 +244,7 @@ def test_doctor_reports_an_unlogged_table(harness: DoctorHarness) -> None:
     )
 
 
-def test_a_clock_that_a_test_replaced(harness: DoctorHarness) -> None:
+def test_doctor_reports_and_fixes_a_clock_that_a_test_replaced(harness: DoctorHarness) -> None:
     travel(harness.conn, timedelta(days=3))
     found = harness.fixed("clock")
     assert found.message == "mailgres.now() is 3 days off: a test replaced it"
@@ -286,7 +290,9 @@ def test_statements_are_split_at_the_right_semicolons() -> None:
 @pytest.mark.parametrize(
     ("table", "wanted"), [("email_queue", "DEFAULT"), ("mailgres.attempt_deltas", "FULL")]
 )
-def test_a_table_that_cannot_be_published(harness: DoctorHarness, table: str, wanted: str) -> None:
+def test_doctor_warns_of_a_table_without_replica_identity(
+    harness: DoctorHarness, table: str, wanted: str
+) -> None:
     harness.run(f"ALTER TABLE {table} REPLICA IDENTITY NOTHING")
     name = table if "." in table else f"public.{table}"
     found = harness.finding("publications")

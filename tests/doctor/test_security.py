@@ -80,7 +80,9 @@ def test_nobody_on_the_internet_is_a_member_of_a_role_of_ours(
     assert project.findings("grants") == []
 
 
-def test_a_function_made_anew_is_open_to_everybody(harness: DoctorHarness) -> None:
+def test_doctor_reports_a_recreated_function_that_everybody_may_call(
+    harness: DoctorHarness,
+) -> None:
     """As if it was dropped and created by hand."""
     harness.run("DROP FUNCTION public.calculate_next_retry_time")
     harness.run(
@@ -187,7 +189,7 @@ def test_jobs_of_others_are_named_as_unseen(scheduled: DoctorHarness, server: Se
     assert scheduled.finding("cron-secrets").severity == "error", "a superuser sees all"
 
 
-def test_a_schema_of_jobs_that_one_may_not_look_into(
+def test_doctor_says_that_a_role_may_not_read_the_cron_jobs(
     scheduled: DoctorHarness, server: Server
 ) -> None:
     with login(scheduled, server) as other:

@@ -129,7 +129,9 @@ def test_doctor_reports_an_spf_record_that_does_harm(records: list[str], words: 
 
 
 @pytest.mark.parametrize("spoil", ["silence", "garbage", "other id"])
-def test_a_name_server_that_is_of_no_use(spoil: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_does_not_hang_at_a_useless_name_server(
+    spoil: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It never hangs: after a silent name server no other question is asked."""
     monkeypatch.setattr(resolver, "SERVER_TIMEOUT_SECONDS", 0.2)
     (found,) = ask(GOOD, spoil=spoil)

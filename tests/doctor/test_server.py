@@ -144,7 +144,7 @@ def test_the_worker_role_may_run_doctor(harness: DoctorHarness, stranger: Doctor
     assert (found.fix or "").startswith("run it as a member of mailgres_operator")
 
 
-def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: DoctorHarness) -> None:
+def test_a_fix_that_needs_an_administrator_is_not_run_by_accident(stranger: DoctorHarness) -> None:
     fix = stranger.finding("schema-version").fix or ""
     done = subprocess.run(
         ["/bin/sh", "-c", fix],
@@ -158,7 +158,7 @@ def test_what_only_an_administrator_mends_is_not_run_by_accident(stranger: Docto
     assert "ADMIN_DATABASE_URL: set it to the URL of this database for an admin" in done.stderr
 
 
-def test_a_name_that_has_to_be_quoted(harness: DoctorHarness, server: Server) -> None:
+def test_doctor_quotes_names_of_roles_in_its_fixes(harness: DoctorHarness, server: Server) -> None:
     with login(harness, server) as other:
         strange = other.conn.info.user + ' "it\'s"'
         named = Identifier(strange).as_string(None)
@@ -221,7 +221,9 @@ def test_doctor_fixes_a_read_only_default_of_database_or_role(
     assert stranger.findings("postgresql") == []
 
 
-def test_read_only_by_the_clients_own_options(harness: DoctorHarness) -> None:
+def test_doctor_names_the_url_whose_options_make_the_connection_read_only(
+    harness: DoctorHarness,
+) -> None:
     url = f"{harness.url}?options=-cdefault_transaction_read_only%3Don"
     found = replace(harness, url=url).finding("postgresql")
     assert "from the options in the URL" in (found.fix or "")

@@ -79,7 +79,7 @@ def test_urgent_emails_and_attachments_are_not_batched(
 
 
 @pytest.mark.parametrize("taken", [False, True], ids=["lost", "taken"])
-def test_one_that_cannot_be_sent_was_not_in_the_call(
+def test_an_unsendable_email_is_left_out_when_its_batch_is_repeated(
     harness: E2eHarness, resend: ResendDouble, *, taken: bool
 ) -> None:
     """The others may have arrived: they are repeated without it, and it was none of them."""

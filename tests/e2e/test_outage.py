@@ -108,7 +108,7 @@ def live(harness: E2eHarness, lasts: timedelta) -> list[Any]:
     return emails
 
 
-def test_a_quiet_outage_of_two_hours(harness: E2eHarness, site: Site) -> None:
+def test_emails_survive_a_quiet_outage_of_two_hours(harness: E2eHarness, site: Site) -> None:
     """At most the first email dies; one probe is sent first, the rest within the rate limit."""
     site.away()
     emails = live(harness, 2 * HOUR)
@@ -158,7 +158,7 @@ def test_an_outage_of_ses_holds_uncertain_emails_and_spends_no_other(
     assert accepted(ses) == once_each([e for e in emails if harness.status_of(e) == "sent"])
 
 
-def test_a_wrong_key_for_an_hour(harness: E2eHarness, site: Site) -> None:
+def test_a_wrong_key_for_an_hour_kills_no_email(harness: E2eHarness, site: Site) -> None:
     """No row is harmed; the circuit says why, and all are sent when the key is fixed."""
     site.lock_out()
     emails = live(harness, HOUR)
@@ -172,7 +172,7 @@ def test_a_wrong_key_for_an_hour(harness: E2eHarness, site: Site) -> None:
 
 
 @pytest.mark.parametrize("learned", [False, True], ids=["set by hand", "learned"])
-def test_a_thousand_emails_at_a_hundred_a_day(
+def test_a_thousand_emails_at_a_hundred_a_day_are_all_sent(
     harness: E2eHarness, resend: ResendDouble, *, learned: bool
 ) -> None:
     """Ten days: none dies, none spends a retry, and the ETA is right once the quota is known."""

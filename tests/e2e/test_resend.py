@@ -68,7 +68,7 @@ def test_each_fault_of_resend_has_its_outcome(
 
 @each_mode
 @pytest.mark.parametrize("name", REFUSALS)
-def test_worker_with_resend_refused_for_good(
+def test_an_email_that_resend_refuses_for_good_harms_no_other(
     name: str, mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """One alone is dead at once. Those of a batch go again, each alone: they harm no other."""
@@ -231,7 +231,7 @@ def test_refused_connections_to_resend_open_the_circuit(
 
 
 @each_mode
-def test_worker_with_resend_still_under_way(
+def test_a_resend_call_that_is_still_running_is_not_sent_twice(
     mode: str, harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """The first call is still running when the second starts: 409, and one email is sent."""

@@ -79,13 +79,13 @@ def test_programs_on_the_path_are_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("_nothing_installed")
 @pytest.mark.parametrize("part", ["", "bin"])
-def test_a_path_may_be_forced(tmp_path: Path, part: str) -> None:
+def test_the_directory_of_postgresql_can_be_set(tmp_path: Path, part: str) -> None:
     expected = programs(tmp_path / "pg/bin", "18beta1")
     found = binaries.find({binaries.CHOICE: str(tmp_path / "pg" / part)})
     assert (found.directory, found.major) == (expected, 18)
 
 
-def test_the_wheel_is_not_imported() -> None:
+def test_finding_postgresql_does_not_import_its_wheel() -> None:
     program = (
         "import os, sys; from mailgres.embedded import binaries\n"
         "try: binaries.find(os.environ)\n"

@@ -42,7 +42,7 @@ def test_a_role_that_may_not_create_databases_gets_a_clear_error(
             embedded.database(guest, "app")
 
 
-def test_the_rest_of_the_url_stays() -> None:
+def test_another_database_name_leaves_the_rest_of_the_url_unchanged() -> None:
     url = "postgresql://me:secret@example.com:6543/old?sslmode=require"
     assert (
         embedded.database_url(url, "new")

@@ -58,7 +58,7 @@ def test_the_archive_has_the_whole_row_and_log(queue: Queue, clock: Clock) -> No
         assert queue.value(f"SELECT count(*) FROM {table}") == 0
 
 
-def test_the_row_can_be_had_back(queue: Queue, clock: Clock) -> None:
+def test_an_archived_row_can_be_restored(queue: Queue, clock: Clock) -> None:
     queue.enqueue(
         payload={"n": [1, 2.5, None, "é"]}, retry_delay="90 seconds", cc=["b@example.com"]
     )
@@ -95,7 +95,9 @@ def test_only_old_dead_letters_are_archived(queue: Queue, clock: Clock) -> None:
     assert queue.value("SELECT count(DISTINCT queue_id) FROM email_logs") == 5
 
 
-def test_in_bounded_steps_longest_dead_first(queue: Queue, clock: Clock) -> None:
+def test_dead_letters_are_archived_in_bounded_steps_oldest_first(
+    queue: Queue, clock: Clock
+) -> None:
     young = put(queue, "failed", 20)
     queue.run("UPDATE email_queue SET dead_at = dead_at + interval '1 hour'")
     old = put(queue, "failed", 15)

@@ -106,7 +106,9 @@ def test_janitors_cause_no_sequential_scan_by_their_plans(
 
 
 @pytest.mark.slow
-def test_retention_where_nothing_may_leave(known: str, connect: Connect) -> None:
+def test_a_retention_run_that_deletes_nothing_causes_no_sequential_scan(
+    known: str, connect: Connect
+) -> None:
     """A call that finds nothing causes no sequential scan either."""
     connection = connect(known, autocommit=False)
     connection.execute("SET LOCAL session_replication_role = replica")

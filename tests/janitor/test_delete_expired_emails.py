@@ -53,7 +53,7 @@ def test_only_old_sent_and_cancelled_emails_are_deleted(queue: Queue, clock: Clo
     assert queue.value("SELECT count(DISTINCT queue_id) FROM email_logs") == 4
 
 
-def test_the_time_is_a_setting(queue: Queue, clock: Clock) -> None:
+def test_the_retention_time_of_sent_emails_is_a_setting(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE mailgres.settings SET sent_ttl = '1 day'")
     put(queue, "sent")
     clock.forward(DAY)
@@ -151,7 +151,7 @@ def test_emails_with_random_ids_are_deleted_too(queue: Queue, clock: Clock) -> N
     assert ids(queue) == {*stay, *young}
 
 
-def test_the_smallest_id_of_a_time(queue: Queue) -> None:
+def test_first_id_of_returns_the_smallest_id_of_a_time(queue: Queue) -> None:
     """The ids given since are larger, and those given before are not."""
     since, given, from_now = queue.row(
         "SELECT mailgres.first_id_of(clock_timestamp()) AS since, mailgres.uuid_v7(),"

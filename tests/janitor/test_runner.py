@@ -193,7 +193,7 @@ def test_each_janitor_does_its_work(harness: JanitorHarness, name: str) -> None:
 # --- chunks
 
 
-def test_chunks_until_nothing_is_left(harness: JanitorHarness) -> None:
+def test_a_janitor_works_in_chunks_until_nothing_is_left(harness: JanitorHarness) -> None:
     put(harness, "failed", 35)
     harness.clock.forward(8 * DAY)
     assert harness.clean("archive_dead_letters", chunk=10) == Done(handled=35, chunks=4)
@@ -298,7 +298,7 @@ def test_locks_of_different_janitors_are_different(harness: JanitorHarness) -> N
     assert len(hashes) == len(JANITORS)
 
 
-def test_two_at_once_do_the_work_once(harness: JanitorHarness) -> None:
+def test_two_runs_of_a_janitor_at_once_do_the_work_once(harness: JanitorHarness) -> None:
     emails = put(harness, "failed", 300)
     harness.clock.forward(8 * DAY)
     one = replace(JANITORS["archive_dead_letters"], chunk=20)

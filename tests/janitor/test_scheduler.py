@@ -46,14 +46,14 @@ def test_several_janitors_run_at_once(harness: JanitorHarness) -> None:
     assert harness.locks() == 0
 
 
-def test_at_the_start_each_runs_at_once(harness: JanitorHarness) -> None:
+def test_a_scheduler_runs_each_janitor_at_its_start(harness: JanitorHarness) -> None:
     """Not an interval later."""
     is_done = SCENARIOS["archive_dead_letters"](harness)
     with Scheduler(harness.pool, ME):
         until(is_done, 30)
 
 
-def test_an_error_stops_no_other_and_is_tried_again(
+def test_a_failing_janitor_stops_no_other_and_runs_again(
     harness: JanitorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = replace(janitor("SELECT 1 / (%(chunk)s - 100)"), every=OFTEN)
@@ -87,7 +87,9 @@ def test_a_lost_connection_is_replaced(
     )
 
 
-def test_the_end_waits_but_not_for_ever(harness: JanitorHarness) -> None:
+def test_a_stopping_scheduler_waits_for_its_janitors_for_a_bounded_time(
+    harness: JanitorHarness,
+) -> None:
     with psycopg.connect(harness.url) as other:
         other.execute("SELECT pg_advisory_xact_lock(42)")
         janitors = Scheduler(harness.pool, ME, [BLOCKED])
@@ -129,7 +131,7 @@ def test_a_scheduler_starts_once(harness: JanitorHarness) -> None:
         running.start()
 
 
-def test_a_callable_instead_of_a_pool(harness: JanitorHarness) -> None:
+def test_the_scheduler_takes_a_callable_instead_of_a_pool(harness: JanitorHarness) -> None:
     is_done = SCENARIOS["archive_dead_letters"](harness)
     with Scheduler(lambda: psycopg.connect(harness.url), ME, ALL):
         until(is_done)

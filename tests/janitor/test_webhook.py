@@ -58,7 +58,7 @@ def waiting(harness: JanitorHarness) -> list[Any]:
 # --- what it gets
 
 
-def test_a_notification_in_slacks_format() -> None:
+def test_a_notification_for_slack_has_the_format_of_slack() -> None:
     name = "tenant_dead_letters (&lt;!channel&gt; &amp; co)"
     text = notify.body("https://hooks.slack.com/services/T/B/x", "auto", ALERTS)["text"]
     assert text.splitlines() == [

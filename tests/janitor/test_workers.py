@@ -27,7 +27,7 @@ def test_a_heartbeat_records_version_and_details(queue: Queue, clock: Clock) -> 
     assert (row.version, row.details) == ("1.1", {"concurrency": 20})
 
 
-def test_a_heartbeat_with_a_name_alone(queue: Queue) -> None:
+def test_a_heartbeat_needs_only_the_name_of_the_worker(queue: Queue) -> None:
     assert queue.value("SELECT mailgres.heartbeat('w')") == 1
     assert queue.value(HEARTBEAT, "w", None, None) == 1
     row = queue.row("SELECT * FROM mailgres.workers")

@@ -13,14 +13,14 @@ from support.queue import Clock, Queue, is_leased
 HOUR = timedelta(hours=1)
 
 
-def test_changed_by_hand_next_retry_sooner(queue: Queue, clock: Clock) -> None:
+def test_an_email_whose_next_retry_at_is_set_to_now_is_claimed(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + HOUR)
     assert queue.claim() == []
     queue.run("UPDATE email_queue SET next_retry_at = mailgres.now()")
     assert queue.claim_one().id == queue_id
 
 
-def test_changed_by_hand_next_retry_later(queue: Queue, clock: Clock) -> None:
+def test_an_email_whose_next_retry_at_is_set_to_later_waits(queue: Queue, clock: Clock) -> None:
     queue_id = queue.enqueue()
     queue.run("UPDATE email_queue SET next_retry_at = mailgres.now() + interval '1 hour'")
     assert queue.claim() == []
@@ -37,7 +37,9 @@ def test_next_retry_at_set_to_null_means_now(queue: Queue, clock: Clock) -> None
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("column", ["", ", next_retry_at = NULL", ", status = 'pending'"])
-def test_a_route_that_does_not_exist_holds_no_email_for_ever(queue: Queue, column: str) -> None:
+def test_an_email_on_a_route_that_does_not_exist_is_still_claimed(
+    queue: Queue, column: str
+) -> None:
     queue_id = queue.enqueue()
     queue.run(f"UPDATE email_queue SET route = 'mistyped'{column}")
     email = queue.claim_one()
@@ -69,7 +71,7 @@ def test_a_cancelled_email_set_to_pending_by_hand_starts_again(queue: Queue) -> 
 
 
 @pytest.mark.usefixtures("clock")
-def test_stuck_in_sending_back_to_pending(queue: Queue) -> None:
+def test_an_email_in_sending_can_be_set_to_pending_by_hand(queue: Queue) -> None:
     queue_id = queue.enqueue()
     before = queue.claim_one("dead")
     queue.run("UPDATE email_queue SET status = 'pending'")
@@ -113,7 +115,7 @@ def test_an_email_set_to_sent_by_hand_gets_its_time(
 
 
 @pytest.mark.usefixtures("clock")
-def test_sent_by_hand_with_the_id_of_resend(queue: Queue) -> None:
+def test_a_resend_id_set_by_hand_is_also_the_provider_message_id(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.claim_one()
     queue.run("UPDATE email_queue SET status = 'sent', resend_id = 're_1'")

@@ -104,7 +104,9 @@ def test_an_email_that_was_given_back_has_no_further_attempt(queue: Queue, clock
     assert entry.error_message == "no_mailbox", "never empty"
 
 
-def test_tries_of_a_processor_that_claims_nothing(queue: Queue, clock: Clock) -> None:
+def test_a_dead_letter_shows_attempts_of_a_processor_that_claims_nothing(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = queue.enqueue(max_retries=1)
     tries = []
     for _ in range(2):

@@ -151,13 +151,13 @@ def test_a_crash_that_may_have_arrived_is_settled(queue: Queue, clock: Clock) ->
     assert queue.email(queue_id).uncertain_since is None
 
 
-def test_by_the_id_of_the_provider(queue: Queue) -> None:
+def test_an_event_is_matched_by_the_id_of_the_provider(queue: Queue) -> None:
     queue_id = sent(queue, "re_1")
     assert queue.value(EVENT_BY_PROVIDER_ID, "delivered", "re_1") == "recorded"
     assert events(queue, queue_id) == ["delivered"]
 
 
-def test_by_the_id_given_to_mark_email_sent(queue: Queue) -> None:
+def test_an_event_is_matched_by_the_id_given_to_mark_email_sent(queue: Queue) -> None:
     queue_id = queue.enqueue()
     queue.run("SELECT mark_email_sent(%s, 're_2')", queue_id)
     assert queue.value(EVENT_BY_PROVIDER_ID, "delivered", "re_2") == "recorded"

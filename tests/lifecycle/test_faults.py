@@ -77,7 +77,7 @@ def test_a_call_that_begins_late_has_a_whole_lease(keyless: psycopg.Connection) 
     assert column(keyless, "lease_until - attempt_started_at >= interval '59 seconds'")
 
 
-def test_the_key_is_good_from_the_first_uncertain_try_on(conn: psycopg.Connection) -> None:
+def test_the_key_window_starts_at_the_first_uncertain_attempt(conn: psycopg.Connection) -> None:
     enqueue(conn)
     claim(conn)
     conn.execute("UPDATE email_queue SET first_attempt_at = now() - interval '2 days'")
@@ -93,7 +93,7 @@ def test_an_email_freed_by_hand_during_its_call_is_uncertain(keyless: psycopg.Co
     assert column(keyless, "uncertain_since") is not None
 
 
-def test_a_refusal_settles_no_earlier_try_without_a_key(
+def test_a_refusal_settles_no_earlier_attempt_without_a_key(
     keyless: psycopg.Connection,
 ) -> None:
     enqueue(keyless)
@@ -121,7 +121,9 @@ def test_a_route_that_does_not_exist_is_the_default(conn: psycopg.Connection) ->
     assert len(claim(conn)) == 1
 
 
-def test_an_uncertain_email_whose_provider_nobody_has_is_given_up(conn: psycopg.Connection) -> None:
+def test_an_uncertain_email_whose_provider_no_worker_has_becomes_dead(
+    conn: psycopg.Connection,
+) -> None:
     conn.execute(
         "INSERT INTO mailgres.providers (name, kind, idempotent) VALUES ('old', 'resend', true)"
     )
@@ -145,7 +147,7 @@ def test_an_old_processor_gets_nothing_with_a_file(conn: psycopg.Connection) -> 
     assert conn.execute("SELECT * FROM process_pending_emails_for_retry()").fetchall() == []
 
 
-def test_a_key_whose_email_is_removed_meanwhile_is_tried_again(
+def test_an_idempotency_key_whose_email_is_deleted_meanwhile_is_used_again(
     conn: psycopg.Connection, connect: Connect
 ) -> None:
     """The id of an email that was never stored must not come back."""

@@ -89,12 +89,12 @@ def test_there_is_always_a_message(queue: Queue, outcome: str, reported: dict[st
     assert queue.attempt(outcome, **reported).error_message == f"{outcome} fault"
 
 
-def test_the_code_stands_in_for_a_message(queue: Queue) -> None:
+def test_an_error_without_a_message_shows_its_code(queue: Queue) -> None:
     queue.enqueue()
     assert queue.attempt("permanent", code="E7").error_message == "E7"
 
 
-def test_sent_clears_the_faults_of_earlier_tries(queue: Queue, clock: Clock) -> None:
+def test_a_sent_email_has_no_error_of_earlier_attempts(queue: Queue, clock: Clock) -> None:
     queue.use_provider(WITH_KEYS)
     queue.enqueue()
     queue.attempt("ambiguous", code="E1", message="lost", detail="raw")
@@ -154,7 +154,9 @@ def test_rate_and_quota_faults_spend_no_retry(queue: Queue, clock: Clock, outcom
     assert queue.attempt("sent").status == "sent"
 
 
-def test_a_fault_of_the_set_up_parks_for_three_days(queue: Queue, clock: Clock) -> None:
+def test_a_fault_of_the_configuration_parks_an_email_for_three_days(
+    queue: Queue, clock: Clock
+) -> None:
     queue.enqueue(max_retries=0)
     parked = clock.now
     steps = [parked + number * 15 * MINUTE for number in (0, 1, 2, 100, 200, 286, 287)]
@@ -178,7 +180,7 @@ def test_a_parked_email_ignores_a_shorter_retry_after(
     assert email.next_retry_at == clock.now + waits * MINUTE
 
 
-def test_a_mended_set_up_ends_the_parking(queue: Queue, clock: Clock) -> None:
+def test_another_fault_than_the_configuration_ends_the_parking(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     queue.attempt("config")
     clock.forward(15 * MINUTE)
@@ -186,7 +188,7 @@ def test_a_mended_set_up_ends_the_parking(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["rate", "quota"])
-def test_slowing_down_does_not_start_the_parking_anew(
+def test_a_rate_limit_does_not_restart_the_parking_time(
     queue: Queue, clock: Clock, outcome: str
 ) -> None:
     """It says nothing about the set-up."""

@@ -48,7 +48,7 @@ def test_a_key_belongs_to_a_tenant(queue: Queue) -> None:
     assert len(ids) == count(queue) == 3
 
 
-def test_no_key_is_no_promise(queue: Queue) -> None:
+def test_emails_without_an_idempotency_key_are_enqueued_each_time(queue: Queue) -> None:
     assert queue.enqueue() != queue.enqueue()
 
 
@@ -96,7 +96,9 @@ def test_in_bulk_other_content_refuses_all(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_while_the_first_is_not_committed(committed: Queue, connect: Connect, end: str) -> None:
+def test_a_second_enqueue_with_the_same_key_waits_for_the_first_to_commit(
+    committed: Queue, connect: Connect, end: str
+) -> None:
     """The second waits for the first: if that is rolled back, the second is the first."""
     first, second = Queue(connect()), Queue(connect())
     with ThreadPoolExecutor(1) as pool:

@@ -158,7 +158,7 @@ def test_a_late_report_is_not_a_loss(queue: Queue, clock: Clock) -> None:
     assert queue.events(queue_id) == ["deferred"]
 
 
-def test_a_try_that_was_not_made_has_no_fault(queue: Queue, clock: Clock) -> None:
+def test_an_attempt_that_was_not_made_has_no_fault(queue: Queue, clock: Clock) -> None:
     """The fault of an earlier attempt must not be counted again."""
     queue_id = queue.enqueue()
     queue.attempt("transient", code="E1", duration_ms=50)

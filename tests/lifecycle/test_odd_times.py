@@ -96,7 +96,7 @@ def test_an_email_that_waits_for_an_odd_time_is_handled_with_the_others(
 
 
 @pytest.mark.usefixtures("clock")
-def test_an_email_that_is_held_for_ever_can_be_marked_as_sent(queue: Queue) -> None:
+def test_an_email_that_is_held_indefinitely_can_be_marked_as_sent(queue: Queue) -> None:
     """An application that sends inline holds the email until then."""
     queue_id = queue.enqueue(scheduled_for="infinity")
     assert claim(queue) == []

@@ -150,7 +150,9 @@ def test_retry_of_a_waiting_email_is_now(queue: Queue, clock: Clock) -> None:
     assert (claimed.id, claimed.generation) == (queue_id, 0)
 
 
-def test_retry_of_a_crashed_email_counts_losses_anew(queue: Queue, clock: Clock) -> None:
+def test_retrying_a_crashed_email_resets_its_count_of_lost_leases(
+    queue: Queue, clock: Clock
+) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = queue.enqueue()
     for _ in range(5):
@@ -173,7 +175,9 @@ def test_retry_of_an_uncertain_email_keeps_the_key(queue: Queue, clock: Clock) -
     assert (email.uncertain_since, email.first_attempt_at) == (since, since)
 
 
-def test_retry_of_an_uncertain_email_after_the_window(queue: Queue, clock: Clock) -> None:
+def test_retrying_an_uncertain_dead_letter_after_its_key_window_needs_consent(
+    queue: Queue, clock: Clock
+) -> None:
     queue.use_provider(WITH_KEYS)
     queue_id = dead(queue, "ambiguous")
     clock.forward(23 * HOUR)
@@ -185,7 +189,9 @@ def test_retry_of_an_uncertain_email_after_the_window(queue: Queue, clock: Clock
     assert email.first_attempt_at == clock.now
 
 
-def test_retry_of_a_waiting_uncertain_email_after_the_window(queue: Queue, clock: Clock) -> None:
+def test_retrying_a_waiting_uncertain_email_after_its_key_window_needs_consent(
+    queue: Queue, clock: Clock
+) -> None:
     """A retry that accepts a duplicate gets a new key, with a window of its own."""
     queue.use_provider(WITH_KEYS)
     queue_id = queue.enqueue()
@@ -198,7 +204,7 @@ def test_retry_of_a_waiting_uncertain_email_after_the_window(queue: Queue, clock
 
 
 @pytest.mark.usefixtures("clock")
-def test_retry_of_an_uncertain_email_without_keys(queue: Queue) -> None:
+def test_retrying_an_uncertain_email_without_keys_needs_consent(queue: Queue) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = dead(queue, "ambiguous")
     assert refusal(queue, RETRY, queue_id) == "MG024"
@@ -271,7 +277,7 @@ def test_actions_on_an_unknown_email_are_refused(
     assert refusal(queue, statement, queue_id) == "MG020"
 
 
-def test_a_retry_gets_the_template_that_was_mended(conn: psycopg.Connection) -> None:
+def test_a_retry_uses_the_fixed_template(conn: psycopg.Connection) -> None:
     row = conn.execute("SELECT enqueue_email(NULL, 'welcome_user', 'a@example.com')").fetchone()
     assert row is not None
     version = "SELECT template_version FROM mailgres.claim('worker')"

@@ -202,7 +202,7 @@ def dead_by_hand(queue: Queue) -> UUID:
 
 
 @pytest.mark.usefixtures("clock")
-def test_operate_on_many_purge_spares_attachments(queue: Queue) -> None:
+def test_purging_many_spares_letters_with_attachments(queue: Queue) -> None:
     with_file, plain = dead_by_hand(queue), dead_by_hand(queue)
     queue.run("UPDATE email_queue SET has_attachments = true WHERE id = %s", with_file)
     ids = [with_file, plain]

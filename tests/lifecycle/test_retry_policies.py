@@ -173,7 +173,7 @@ def test_the_policy_of_the_template_is_used(queue: Queue, clock: Clock) -> None:
     assert tries(queue, clock) == seconds(0.5, 1)
 
 
-def test_policy_of_the_email_before_that_of_the_template(queue: Queue, clock: Clock) -> None:
+def test_the_policy_of_the_email_overrides_that_of_the_template(queue: Queue, clock: Clock) -> None:
     queue.run("UPDATE email_templates SET retry_policy = 'development'")
     queue.enqueue(retry_policy="patient")
     assert tries(queue, clock) == seconds(300, 600)
@@ -218,7 +218,7 @@ def test_calculate_next_retry_time_predicts_the_next_attempt(
     ("retry_count", "minutes"),
     [(0, 1), (1, 5), (2, 15), (3, 15), (None, 1), (2**31 - 1, 15), (-(2**31), 1)],
 )
-def test_calculate_next_retry_time_of_the_contract(
+def test_calculate_next_retry_time_returns_the_times_of_the_contract(
     queue: Queue, clock: Clock, retry_count: int | None, minutes: int
 ) -> None:
     expected = clock.now + timedelta(minutes=minutes)

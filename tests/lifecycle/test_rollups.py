@@ -157,7 +157,7 @@ def test_folding_twice_changes_nothing(queue: Queue) -> None:
     assert_counts_are_right(queue)
 
 
-def test_the_time_to_delivery_corrected_by_hand(queue: Queue) -> None:
+def test_rollups_are_right_after_sent_at_was_corrected_by_hand(queue: Queue) -> None:
     settle(queue, 1)
     queue.run("UPDATE email_queue SET sent_at = sent_at + interval '1 minute'")
     queue.run("SELECT mailgres.fold_rollups()")
@@ -182,7 +182,9 @@ def test_two_folds_at_once_count_everything_once(committed: Queue, connect: Conn
     assert_counts_are_right(second)
 
 
-def test_folding_while_emails_are_settled(committed: Queue, connect: Connect) -> None:
+def test_rollups_are_right_when_folded_while_emails_are_settled(
+    committed: Queue, connect: Connect
+) -> None:
     workers = [Queue(connect()) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         busy = [pool.submit(settle, queue, 2, times=15) for queue in workers]

@@ -56,7 +56,7 @@ def test_start_attempts_gives_back_paused_emails(queue: Queue, pause: str) -> No
     assert queue.claim() == []
 
 
-def test_a_pause_that_is_over_does_not(queue: Queue) -> None:
+def test_an_attempt_starts_after_the_pause_of_its_provider_is_over(queue: Queue) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     queue.run("UPDATE mailgres.providers SET paused_until = mailgres.now()")

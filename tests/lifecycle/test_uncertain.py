@@ -162,7 +162,9 @@ def test_a_key_seen_with_other_content_is_never_repeated(queue: Queue, provider:
     assert (email.error_class, email.generation) == ("ambiguous", 0)
 
 
-def test_expired_while_waiting_is_uncertain(queue: Queue, clock: Clock) -> None:
+def test_an_uncertain_email_that_expires_while_it_waits_is_dead_as_uncertain(
+    queue: Queue, clock: Clock
+) -> None:
     """The reason says that it may have arrived."""
     queue_id = ambiguous(queue, WITH_KEYS, expires_at=clock.now + HOUR)
     clock.forward(HOUR)

@@ -75,7 +75,7 @@ def test_starting_the_log_again_replaces_the_handler(stream: io.StringIO) -> Non
     assert len(reported(stream)) == 1
 
 
-def test_libraries_are_heard_from_warnings_on(stream: io.StringIO) -> None:
+def test_libraries_are_logged_from_the_level_warning(stream: io.StringIO) -> None:
     """Below that they quote the calls they make: botocore the whole email."""
     library = logging.getLogger("botocore.endpoint")
     library.debug("sending ana@example.com")
@@ -137,7 +137,7 @@ def test_an_uncaught_exception_is_one_log_line(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("text", ["one\ntwo", "one\r\x1b[2Jtwo", "one\u2028two", "one\x00two"])
-def test_a_line_stays_a_line(form: LogFormat, text: str) -> None:
+def test_no_text_can_add_a_line_to_the_log(form: LogFormat, text: str) -> None:
     """Text from outside cannot add a line to the log, nor clear a terminal."""
     record = logging.makeLogRecord(
         {"name": "x", "msg": text, "levelno": 30, "levelname": "WARNING", "why": {"a": text}}

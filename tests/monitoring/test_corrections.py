@@ -93,7 +93,7 @@ def test_an_email_sent_by_a_retry_counts_as_recovered(queue: Queue, clock: Clock
     assert (row.attempt, row.retries, row.mean_wait) == (2, 1, HOUR)
 
 
-def test_a_target_is_missed_at_its_edge(queue: Queue) -> None:
+def test_a_kpi_exactly_at_its_target_is_missed(queue: Queue) -> None:
     """More than 98 % is asked for, and less than 2 %."""
     queue.run(
         "INSERT INTO email_queue (template_type, recipient_email, status, sent_at, dead_at,"
@@ -116,7 +116,7 @@ def test_kpis_ignore_emails_older_than_the_window(queue: Queue, clock: Clock) ->
     assert kpi(queue, "delivered") == (None, "no data", 0)
 
 
-def test_counts_do_not_stay_for_ever(queue: Queue, clock: Clock) -> None:
+def test_old_counts_are_deleted(queue: Queue, clock: Clock) -> None:
     queue.enqueue()
     queue.attempt("sent")
     queue.enqueue()

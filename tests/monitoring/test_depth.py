@@ -173,7 +173,9 @@ def test_a_first_count_that_takes_too_long_is_remembered(
     assert measure(queue) == 1
 
 
-def test_then_as_many_are_counted_as_can_be(committed: Queue, connect: Connect) -> None:
+def test_a_depth_count_after_one_that_took_too_long_stops_at_10_000(
+    committed: Queue, connect: Connect
+) -> None:
     queue, clock = committed, Clock(committed.conn)
     queue.run(
         "INSERT INTO email_queue (template_type, recipient_email, ready)"

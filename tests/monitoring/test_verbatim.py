@@ -135,7 +135,7 @@ def busy(queue: Queue) -> Queue:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_view_says_the_same(busy: Queue, name: str) -> None:
+def test_each_view_returns_what_the_verbatim_query_returns(busy: Queue, name: str) -> None:
     verbatim, view = QUERIES[name]
     with acting_as(busy, ANALYST):
         said: list[Any] = busy.rows(view)

@@ -172,6 +172,8 @@ NAMED = {
 
 
 @pytest.mark.parametrize("statement", NAMED.values(), ids=NAMED.keys())
-def test_called_by_the_names_of_the_contract(queue: Queue, statement: str) -> None:
+def test_processors_can_use_the_argument_names_of_the_contract(
+    queue: Queue, statement: str
+) -> None:
     queue.enqueue()
     assert queue.value(statement) if "pending" not in statement else queue.row(statement)

@@ -113,7 +113,9 @@ def test_a_worker_does_not_claim_an_email_that_is_being_marked_failed(
     assert committed.email(queue_id).retries == 1
 
 
-def test_two_reports_of_the_last_try(committed: Queue, connect: Connect) -> None:
+def test_one_of_two_reports_of_the_last_attempt_makes_the_email_dead(
+    committed: Queue, connect: Connect
+) -> None:
     """One of them makes it dead, the other finds it so."""
     queue_id = committed.enqueue(max_retries=0)
     committed.claim_rpc()

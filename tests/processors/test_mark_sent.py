@@ -96,7 +96,9 @@ def test_mark_email_sent_returns_false_for_an_unknown_email(
     assert queue.value(statement, queue_id) is False
 
 
-def test_again_is_true_and_changes_nothing(queue: Queue, clock: Clock) -> None:
+def test_a_second_mark_email_sent_returns_true_and_changes_nothing(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = queue.enqueue()
     queue.run(WITH_ID, queue_id)
     before = queue.email(queue_id)
@@ -108,7 +110,9 @@ def test_again_is_true_and_changes_nothing(queue: Queue, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["sent", "transient", "permanent", "ambiguous"])
-def test_the_worker_that_comes_later_changes_nothing(queue: Queue, outcome: str) -> None:
+def test_a_worker_that_reports_after_mark_email_sent_changes_nothing(
+    queue: Queue, outcome: str
+) -> None:
     queue_id = queue.enqueue()
     claimed = queue.claim_one()
     queue.run(WITH_ID, queue_id)
@@ -186,7 +190,9 @@ def test_no_worker_gets_an_email_that_is_held_and_sent_inline(queue: Queue, cloc
     assert queue.claim() == queue.claim_rpc() == []
 
 
-def test_the_hold_when_the_inline_send_dies(queue: Queue, clock: Clock) -> None:
+def test_a_held_email_is_claimed_after_two_minutes_if_the_inline_send_dies(
+    queue: Queue, clock: Clock
+) -> None:
     queue_id = queue.enqueue(scheduled_for=clock.now + timedelta(minutes=2))
     clock.forward(timedelta(minutes=2))
     assert queue.claim_one().id == queue_id

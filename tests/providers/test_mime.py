@@ -67,7 +67,7 @@ def test_a_message_has_its_headers_and_hides_bcc() -> None:
     ]
 
 
-def test_the_message_id_is_the_same_for_every_try() -> None:
+def test_the_message_id_is_the_same_for_every_attempt() -> None:
     message = mail(from_email="Ana <ana@Faß.de>")
     assert message_id(message) == f"<{message.email.id}.0@xn--fa-hia.de>"
     assert compose(message).count(message_id(message).encode()) == 1
@@ -238,7 +238,7 @@ def test_no_field_of_an_email_can_add_a_header_line(given: dict[str, Any], break
 
 
 @pytest.mark.parametrize("name", ["Bcc", "FROM", "", "X A", "X:A", "é", "X" * 77])
-def test_headers_that_an_email_may_not_bring(name: str) -> None:
+def test_headers_that_an_email_may_not_set_are_refused(name: str) -> None:
     with pytest.raises(Unsendable, match="may not set"):
         compose(mail(headers={name: "x"}))
 

@@ -319,7 +319,7 @@ def test_what_is_wrong_with_one_message_does_not_kill_a_batch(
     assert one(provider).verdict == "permanent"
 
 
-def test_an_unverified_sender_in_a_mixed_batch(
+def test_an_unverified_sender_makes_a_resend_batch_transient_and_a_single_email_not(
     provider: ResendProvider, double: ResendDouble
 ) -> None:
     double.set(unverified=["unknown.example"])

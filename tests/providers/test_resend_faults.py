@@ -79,14 +79,14 @@ def test_a_wrong_key_never_kills_an_email(status: int) -> None:
     assert (rule.verdict, rule.scope) == ("config", "account")
 
 
-def test_an_unverified_domain_inside_a_batch() -> None:
+def test_an_unverified_domain_in_a_resend_batch_is_a_fault_of_the_sender() -> None:
     text = "The example.com domain is not verified. Please, add and verify your domain"
     rule = classify(RESEND_RULES, status=422, code="validation_error", text=text)
     assert (rule.verdict, rule.scope) == ("config", "sender")
 
 
 @pytest.mark.parametrize("status", [400, 402, 409, 418, 422])
-def test_an_unknown_name_is_unknown(status: int) -> None:
+def test_an_unknown_error_name_of_resend_has_no_rule(status: int) -> None:
     assert classify(RESEND_RULES, status=status, code="brand_new") is UNKNOWN
 
 

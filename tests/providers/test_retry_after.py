@@ -43,7 +43,7 @@ def test_a_malformed_retry_after_is_ignored(value: str | None) -> None:
     assert retry_after(value, NOW) is None
 
 
-def test_the_bound_is_the_callers_choice() -> None:
+def test_retry_after_is_bounded_by_what_the_caller_gives() -> None:
     assert retry_after("3600", NOW, timedelta(seconds=5)) == timedelta(seconds=5)
 
 

@@ -89,7 +89,7 @@ def test_ses_gets_a_simple_email(double: SesDouble, provider: SesProvider) -> No
 @pytest.mark.parametrize(
     "given", [{"attachments": [PDF]}, {"headers": {"List-Unsubscribe": "<https://example.com/u>"}}]
 )
-def test_mime_where_simple_content_is_not_enough(
+def test_ses_gets_mime_where_simple_content_is_not_enough(
     given: dict[str, Any], double: SesDouble, provider: SesProvider
 ) -> None:
     assert provider.send([mail(bcc=["bcc@example.com"], **given)])[0].verdict == "sent"

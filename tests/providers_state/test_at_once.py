@@ -82,7 +82,9 @@ def test_the_rate_holds_in_real_time(
     assert claimed <= rate + rate * (time.monotonic() - begins)
 
 
-def test_time_is_not_filled_in_twice(committed: ProviderHarness, connect: Connect) -> None:
+def test_concurrent_claims_do_not_refill_a_bucket_twice(
+    committed: ProviderHarness, connect: Connect
+) -> None:
     committed.put(50)
     committed.run("SELECT mailgres.limit_provider('first', 5, NULL, NULL)")
     old, new = connect(autocommit=False), connect()
@@ -120,7 +122,7 @@ def test_the_limit_of_a_tenant_holds(
         frozen.forward(SECOND)
 
 
-def test_claims_along_many_limited_routes_do_not_block_each_other_for_ever(
+def test_claims_on_many_limited_routes_do_not_deadlock(
     committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     names = [f"provider-{at}" for at in range(5)]
@@ -173,7 +175,7 @@ def test_a_batch_with_a_locked_row_is_claimed_later(
     assert {email.id for email in committed.claim(limit=1)} == {email.id for email in first}
 
 
-def test_two_retry_the_same_batch_by_hand(
+def test_two_operators_may_retry_the_same_batch_at_once(
     committed: ProviderHarness, workers: list[ProviderHarness], frozen: Clock
 ) -> None:
     committed.add("batches", batch=20)
@@ -237,7 +239,7 @@ RETRIES = {
 
 
 @pytest.mark.parametrize("how", RETRIES)
-def test_an_event_that_settles_one_of_a_batch_while_another_is_retried(
+def test_an_event_may_settle_one_email_of_a_batch_while_another_is_retried(
     committed: ProviderHarness, workers: list[ProviderHarness], connect: Connect, how: str
 ) -> None:
     """The batch was whole when the retry began, and is not when the event is committed."""

@@ -167,7 +167,7 @@ def test_different_waits_do_not_split_an_uncertain_batch(
     assert ids(batched.claim(limit=1)) == ids(first)
 
 
-def test_neither_expiry_nor_suppression_nor_a_cancel_takes_one_out(
+def test_no_email_leaves_an_uncertain_batch_by_expiry_suppression_or_cancelling(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 10, expires_at=clock.now + 30 * SECOND)
@@ -191,7 +191,7 @@ def test_a_paused_tenant_does_not_split_an_uncertain_batch(
     assert ids(batched.claim(limit=1)) == ids(first)
 
 
-def test_when_its_key_no_longer_protects_all_are_for_a_person(
+def test_an_uncertain_batch_is_held_when_its_key_no_longer_protects(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     doubtful(batched)
@@ -231,7 +231,7 @@ def test_a_batch_retried_by_hand_is_sent_whole_with_its_key(
     assert {(email.batch_id, email.generation) for email in third} == {(first[0].batch_id, 0)}
 
 
-def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
+def test_an_email_of_an_incomplete_batch_is_retried_alone_with_a_new_key(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 5)
@@ -246,7 +246,9 @@ def test_of_one_no_longer_whole_each_is_retried_alone_with_a_new_key(
     assert batched.statuses() == {"sent": 1, "sending": 1, "failed": 3}
 
 
-def test_one_that_is_not_all_back_yet_keeps_its_key(batched: ProviderHarness, clock: Clock) -> None:
+def test_a_batch_that_is_partly_reported_keeps_its_key(
+    batched: ProviderHarness, clock: Clock
+) -> None:
     batched.put(5)
     back, *_ = claimed = batched.claim()
     batched.finish(*(report(email, batch_size=5, **UNKNOWN) for email in claimed[:2]))
@@ -279,7 +281,7 @@ def test_an_uncertain_batch_that_has_to_wait_stays_whole(
     assert (ids(again), again[0].batch_id) == (ids(first), first[0].batch_id)
 
 
-def test_a_route_that_now_leads_elsewhere_does_not_move_it(
+def test_an_uncertain_batch_stays_with_its_provider_when_the_route_changes(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     first = doubtful(batched, 6)
@@ -327,7 +329,7 @@ def test_none_of_a_batch_is_taken_back_while_another_has_its_lease(
     }
 
 
-def test_it_is_taken_back_whole_when_the_last_lease_ends(
+def test_a_batch_is_reaped_whole_when_its_last_lease_expires(
     batched: ProviderHarness, clock: Clock
 ) -> None:
     batched.put(5)

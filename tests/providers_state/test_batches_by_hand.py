@@ -49,7 +49,7 @@ def test_an_email_settled_by_hand_is_not_sent_again_with_its_batch(
 
 
 @pytest.mark.parametrize("how", SETTLE)
-def test_nor_by_a_retry_of_the_rest(
+def test_a_settled_email_is_not_sent_again_by_a_retry_of_the_rest_of_its_batch(
     harness: ProviderHarness, doubtful: list[Any], how: str
 ) -> None:
     settled, one, other, *rest = doubtful
@@ -94,7 +94,9 @@ def test_retried_together_with_the_rest_each_is_reported_once(
     assert sorted(reported) == sorted((email.id, None) for email in doubtful)
 
 
-def test_without_consent_no_key_is_given_up(harness: ProviderHarness, doubtful: list[Any]) -> None:
+def test_a_retry_without_consent_keeps_the_key(
+    harness: ProviderHarness, doubtful: list[Any]
+) -> None:
     """Whatever settled one of the batch since it was asked for: what reopens asks again."""
     settled, one, *_ = doubtful
     harness.run("SELECT record_email_event(NULL, 'delivered', p_queue_id => %s)", settled.id)

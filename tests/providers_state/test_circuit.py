@@ -66,7 +66,9 @@ def test_five_failures_in_a_row_open_the_circuit_however_slowly(
 
 
 @pytest.mark.parametrize("answer", ["sent", "permanent"])
-def test_an_answer_begins_the_row_anew(harness: ProviderHarness, clock: Clock, answer: str) -> None:
+def test_an_answer_of_the_provider_restarts_the_count_of_failures_in_a_row(
+    harness: ProviderHarness, clock: Clock, answer: str
+) -> None:
     for times in (4, 4):
         for _ in range(times):
             fail(harness, 1)
@@ -132,7 +134,7 @@ def test_a_fault_of_the_account_opens_it_at_once_and_touches_no_email(
     )  # fmt: skip
 
 
-def test_open_means_not_claimed_unless_another_stands_in(
+def test_an_open_circuit_stops_claims_unless_there_is_a_fallback(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     harness.open_circuit()
@@ -158,7 +160,7 @@ def test_a_late_success_does_not_close_an_open_circuit(
     assert harness.noted() == [OPENED]
 
 
-def test_it_is_noted_once_with_a_reason_that_names_nobody(
+def test_an_open_circuit_is_noted_once_with_a_reason_without_addresses(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     fail(harness, 5)

@@ -79,7 +79,7 @@ def test_faults_that_are_less_than_a_tenth_of_the_calls_leave_the_circuit_closed
     assert harness.circuit() == "closed"
 
 
-def test_an_answer_in_the_report_of_five_failed_calls_breaks_their_row(
+def test_an_answer_among_five_failed_calls_of_a_report_restarts_the_count(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     report_calls(harness, [SENT] * 95)

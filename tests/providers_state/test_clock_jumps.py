@@ -81,7 +81,7 @@ def test_an_open_circuit_is_probed_after_a_jump(
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_probe_of_which_nothing_was_heard_is_made_again_after_a_jump(
+def test_a_probe_without_a_report_is_repeated_after_the_clock_jumped(
     harness: ProviderHarness, clock: Clock, jump: timedelta
 ) -> None:
     harness.put(5)

@@ -24,7 +24,7 @@ def test_the_first_provider_of_a_route_sends(two: ProviderHarness) -> None:
     assert {email.provider for email in two.claim()} == {"first"}
 
 
-def test_the_next_one_is_tried_at_once_and_after_the_last_the_policy_waits(
+def test_the_next_provider_is_used_at_once_and_after_the_last_the_policy_waits(
     two: ProviderHarness, clock: Clock
 ) -> None:
     queue_id = two.enqueue()
@@ -46,7 +46,7 @@ def test_the_next_one_is_tried_at_once_and_after_the_last_the_policy_waits(
     ("outcome", "reported"),
     [("ambiguous", {}), ("ambiguous", ACCOUNT), ("transient", {"pinned": True})],
 )
-def test_never_while_a_try_may_have_arrived(
+def test_an_uncertain_email_is_never_given_to_the_next_provider(
     two: ProviderHarness, clock: Clock, outcome: str, reported: dict[str, Any]
 ) -> None:
     two.put()
@@ -75,7 +75,7 @@ def test_without_keys_an_uncertain_one_stays_where_it_was_too(
     assert [email.provider for email in two.claim()] == ["plain"]
 
 
-def test_a_set_up_that_the_first_refuses_may_suit_the_second(
+def test_after_a_fault_of_the_sender_the_next_provider_is_used_at_once(
     two: ProviderHarness, clock: Clock
 ) -> None:
     queue_id = two.enqueue()
@@ -90,9 +90,7 @@ def test_a_set_up_that_the_first_refuses_may_suit_the_second(
     assert email.provider == "first"
 
 
-def test_a_dead_account_lets_the_second_stand_in_at_once(
-    two: ProviderHarness, clock: Clock
-) -> None:
+def test_a_dead_account_uses_the_fallback_at_once(two: ProviderHarness, clock: Clock) -> None:
     two.put(3)
     (email,) = two.call("config", **ACCOUNT)
     assert two.email(email.id).next_retry_at == clock.now
@@ -100,7 +98,7 @@ def test_a_dead_account_lets_the_second_stand_in_at_once(
     assert two.statuses() == {"sent": 3}
 
 
-def test_with_its_stand_in_at_work_the_first_is_still_probed(
+def test_the_first_provider_is_probed_while_its_fallback_sends(
     two: ProviderHarness, clock: Clock
 ) -> None:
     two.put()
@@ -113,7 +111,7 @@ def test_with_its_stand_in_at_work_the_first_is_still_probed(
     assert providers == ["first"] + ["second"] * 9
 
 
-def test_a_stand_in_that_is_shut_is_not_waited_for(two: ProviderHarness, clock: Clock) -> None:
+def test_an_unusable_fallback_is_not_waited_for(two: ProviderHarness, clock: Clock) -> None:
     two.run("SELECT mailgres.pause_provider('second')")
     queue_id = two.enqueue()
     two.call("transient")
@@ -148,7 +146,7 @@ def test_a_batch_refused_for_one_of_its_emails_stays_with_its_provider(
 
 
 @pytest.mark.parametrize(("wait", "by"), [(MINUTE, "first"), (MINUTE + SECOND, "second")])
-def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
+def test_a_long_wait_for_a_rate_limit_uses_the_fallback(
     two: ProviderHarness, clock: Clock, wait: timedelta, by: str
 ) -> None:
     two.put(2, next_retry_at=clock.now)
@@ -163,7 +161,7 @@ def test_a_long_wait_for_a_rate_limit_lets_the_next_stand_in(
 @pytest.mark.parametrize(
     ("pause", "wait"), [(SECOND, MINUTE), (5 * MINUTE, 5 * MINUTE), (DAY, 15 * MINUTE)]
 )
-def test_one_fixed_to_a_closed_provider_looks_again_when_it_may_be_open(
+def test_an_uncertain_email_of_an_unusable_provider_waits_until_it_may_be_usable(
     two: ProviderHarness, clock: Clock, pause: timedelta, wait: timedelta
 ) -> None:
     two.put()

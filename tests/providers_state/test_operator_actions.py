@@ -47,7 +47,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("order", "error"), REFUSED)
-def test_refused_with_a_hint_and_nothing_changed(
+def test_bad_operator_actions_are_refused_with_a_hint_and_change_nothing(
     harness: ProviderHarness, order: str, error: type[errors.MailgresError]
 ) -> None:
     before = (harness.provider(), harness.rows("TABLE mailgres.route_providers"))
@@ -61,7 +61,9 @@ def test_refused_with_a_hint_and_nothing_changed(
     assert harness.noted() == []
 
 
-def test_a_provider_that_is_paused_and_resumed(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_paused_provider_gets_no_email_until_it_is_resumed(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     harness.put(2)
     harness.run("SELECT mailgres.pause_provider('first', %s, 'maintenance')", clock.now + MINUTE)
     assert harness.claim() == []

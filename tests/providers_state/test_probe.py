@@ -53,7 +53,9 @@ def test_a_successful_probe_closes_the_circuit(
 
 
 @pytest.mark.parametrize("answer", ["rate", "quota"])
-def test_a_limit_is_an_answer_too(tripped: ProviderHarness, clock: Clock, answer: str) -> None:
+def test_a_rate_limit_answer_to_a_probe_closes_the_circuit(
+    tripped: ProviderHarness, clock: Clock, answer: str
+) -> None:
     clock.forward(PAUSE)
     email = probe(tripped)
     tripped.finish(report(email, answer, retry_after=MINUTE, account=True))
@@ -66,7 +68,7 @@ def test_a_limit_is_an_answer_too(tripped: ProviderHarness, clock: Clock, answer
 
 
 @pytest.mark.parametrize("fault", ["transient", "ambiguous", "config"])
-def test_a_failure_reopens_it_for_twice_as_long_and_costs_nothing(
+def test_a_failed_probe_doubles_the_pause_of_the_circuit_and_spends_no_retry(
     tripped: ProviderHarness, clock: Clock, fault: str
 ) -> None:
     for pause in (4, 8, 16, 30, 30):
@@ -80,7 +82,9 @@ def test_a_failure_reopens_it_for_twice_as_long_and_costs_nothing(
     assert tripped.noted() == [OPENED, *[HALF_OPEN, OPENED] * 5]
 
 
-def test_also_for_an_email_that_has_no_retries_left(tripped: ProviderHarness, clock: Clock) -> None:
+def test_a_failed_probe_spends_no_retry_of_an_email_without_retries(
+    tripped: ProviderHarness, clock: Clock
+) -> None:
     tripped.run("UPDATE email_queue SET retries = 3")
     clock.forward(PAUSE)
     email = probe(tripped)
@@ -104,7 +108,7 @@ def test_a_bad_email_does_not_keep_the_circuit_open(
     assert tripped.circuit() == "closed"
 
 
-def test_the_only_email_is_tried_again_soon(harness: ProviderHarness, clock: Clock) -> None:
+def test_the_only_email_is_retried_soon(harness: ProviderHarness, clock: Clock) -> None:
     harness.open_circuit()
     clock.forward(PAUSE)
     harness.finish(report(probe(harness), "transient", **ACCOUNT))
@@ -127,7 +131,7 @@ def test_a_probe_of_a_dead_worker_releases_its_slot(tripped: ProviderHarness, cl
     assert tripped.noted() == [OPENED, HALF_OPEN, CLOSED]
 
 
-def test_a_probe_whose_lease_was_lengthened_stays_the_only_one(
+def test_a_probe_whose_lease_was_extended_stays_the_only_one(
     tripped: ProviderHarness, clock: Clock
 ) -> None:
     clock.forward(PAUSE)

@@ -32,7 +32,7 @@ def drain(harness: ProviderHarness, **claim: Any) -> int:
 @pytest.mark.parametrize(
     ("quotas", "ends"), [((5, None), MIDNIGHT), ((None, 5), APRIL), ((5, 5), APRIL)]
 )
-def test_used_up_it_waits_for_the_next_day_or_month(
+def test_emails_beyond_a_quota_wait_for_the_next_day_or_month(
     harness: ProviderHarness, clock: Clock, zone: str, quotas: tuple[int, int], ends: datetime
 ) -> None:
     clock.set(NOON)
@@ -50,7 +50,9 @@ def test_used_up_it_waits_for_the_next_day_or_month(
     assert drain(harness) == 5
 
 
-def test_over_the_change_to_summer_time(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_daily_quota_resets_correctly_over_the_change_to_summer_time(
+    harness: ProviderHarness, clock: Clock
+) -> None:
     clock.set(datetime(2027, 3, 14, 12, tzinfo=UTC))
     harness.run("SET LOCAL timezone = 'America/New_York'")
     limit(harness, 1)
@@ -86,7 +88,7 @@ def test_a_thousand_emails_at_a_hundred_a_day_take_ten_days(
     assert {email.retries for email in harness.all()} == {0}
 
 
-def test_also_when_only_the_provider_knows_the_quota(
+def test_emails_wait_for_a_quota_that_only_the_provider_knows(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     clock.set(NOON)
@@ -102,7 +104,7 @@ def test_also_when_only_the_provider_knows_the_quota(
     assert {email.retries for email in harness.all()} == {0}
 
 
-def test_a_quota_lets_the_next_provider_stand_in(harness: ProviderHarness, clock: Clock) -> None:
+def test_a_used_up_quota_uses_the_fallback(harness: ProviderHarness, clock: Clock) -> None:
     harness.add("second")
     harness.lead("first", "second")
     harness.put(5)
@@ -114,7 +116,7 @@ def test_a_quota_lets_the_next_provider_stand_in(harness: ProviderHarness, clock
     assert {email.provider for email in harness.claim()} == {"first"}
 
 
-def test_without_a_time_it_looks_again_in_a_quarter_of_an_hour(
+def test_a_quota_without_a_reset_time_is_checked_again_after_15_minutes(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     harness.put()
@@ -131,7 +133,7 @@ def test_the_usage_that_a_provider_reports_counts(harness: ProviderHarness, cloc
     assert len(harness.claim(limit=20)) == 3, "fewer than it said before: its word counts"
 
 
-def test_used_up_by_others_another_provider_stands_in(
+def test_the_fallback_is_used_when_others_used_up_the_quota(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     clock.set(NOON)

@@ -21,7 +21,7 @@ def limit_calls(harness: ProviderHarness, per_second: float, name: str = "first"
     harness.run("SELECT mailgres.learn_limits(%s, %s, NULL, NULL, NULL)", name, per_second)
 
 
-def test_as_many_as_a_second_brings_at_once_and_then_as_they_come(
+def test_a_rate_limit_allows_the_calls_of_one_second_at_once(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     harness.put(100)
@@ -206,7 +206,7 @@ def test_a_rate_limited_fallback_is_not_called(harness: ProviderHarness, clock: 
     assert [email.provider for email in harness.claim()] == ["second"]
 
 
-def test_limits_as_large_as_numbers_get(harness: ProviderHarness) -> None:
+def test_the_largest_possible_limits_do_not_break_a_claim(harness: ProviderHarness) -> None:
     harness.put(3)
     harness.run("INSERT INTO mailgres.buckets VALUES ('calls:first', 1e18, 1e18)")
     harness.run("INSERT INTO mailgres.buckets VALUES ('tenant:default', 1e18, 1e18)")

@@ -112,7 +112,7 @@ def test_a_reset_releases_what_waits_for_its_sender_and_counts_on_from_when_it_b
     assert (email.next_retry_at, email.parked_since) == (clock.now, since)
 
 
-def test_a_reset_releases_the_email_that_tried_whether_the_provider_is_back(
+def test_a_reset_releases_the_email_that_probed_the_provider(
     harness: ProviderHarness, clock: Clock
 ) -> None:
     harness.open_circuit()

@@ -44,7 +44,7 @@ def used_key(queue: Queue, tenant: str) -> str:
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-def test_a_key_that_was_used_does_not_tell_the_id_or_the_content(
+def test_the_error_about_a_used_key_reveals_neither_id_nor_content(
     queue: Queue,
     bulk: bool,  # noqa: FBT001
 ) -> None:

@@ -67,7 +67,7 @@ def exists(cluster: Cluster, role: str) -> bool:
     return found is not None
 
 
-def test_roles_do_not_exist_and_cannot_be_made(
+def test_migrating_without_the_right_to_create_roles_prints_notices(
     without_roles: Cluster, migrations: Path, notices: list[str]
 ) -> None:
     with without_roles.owner() as url:

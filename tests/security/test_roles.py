@@ -268,7 +268,9 @@ def test_a_producer_may_enqueue_attachments(installation: Queue) -> None:
 
 
 @pytest.mark.parametrize("role", [OPERATOR, SERVICE])
-def test_a_plain_insert_with_all_that_is_checked(supabase: Queue, role: str) -> None:
+def test_roles_that_may_insert_may_call_every_check_of_the_columns(
+    supabase: Queue, role: str
+) -> None:
     """The checks of the columns run as the role that writes, and it may call all of them."""
     with acting_as(supabase, role):
         supabase.run(

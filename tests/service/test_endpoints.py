@@ -79,7 +79,7 @@ def test_without_a_database_the_service_lives_and_is_not_ready(
         restartable.switch_off()
 
 
-def test_ready_while_every_connection_is_in_use(database_url: str) -> None:
+def test_the_service_is_ready_while_every_connection_is_in_use(database_url: str) -> None:
     """Janitors and runs may have them all: that is no fault of the database."""
     store = Store(database_url, worker="here", connections=1)
     try:

@@ -40,7 +40,7 @@ def test_the_cache_keeps_the_templates_used_last() -> None:
     assert len(cache) == 2
 
 
-def test_a_failed_load_is_tried_again() -> None:
+def test_a_template_that_could_not_be_loaded_is_loaded_again() -> None:
     answers = [OSError("gone"), {}, {"en": Content("Hi", "x")}]
 
     def load(_name: str, _version: int) -> dict[str, Content]:

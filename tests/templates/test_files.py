@@ -55,7 +55,7 @@ def test_a_template_may_be_one_file(write: Write) -> None:
     }
 
 
-def test_more_files_for_text_and_languages(write: Write) -> None:
+def test_a_template_may_have_files_for_text_and_languages(write: Write) -> None:
     directory = write(
         receipt__html=f"{FRONT}<p>a</p>\r\n\r\n",
         receipt__txt="b\n",
@@ -81,7 +81,7 @@ def test_a_template_may_have_another_default_language(write: Write) -> None:
     assert draft.default_locale == "de"
 
 
-def test_template_files_names_with_dots(write: Write) -> None:
+def test_template_files_may_have_names_with_dots(write: Write) -> None:
     directory = write(
         order__txt=f"{FRONT}a",
         order__paid__txt=f"{FRONT}b",

@@ -56,7 +56,7 @@ def test_push_template_creates_a_new_version(conn: psycopg.Connection) -> None:
     assert push(conn, ONE) == 3
 
 
-def test_the_same_again_changes_nothing(conn: psycopg.Connection) -> None:
+def test_pushing_the_same_template_again_changes_nothing(conn: psycopg.Connection) -> None:
     push(conn, ONE, description="d")
     before = template(conn), versions(conn)
     assert push(conn, ONE, description="d") == 1

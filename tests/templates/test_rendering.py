@@ -110,7 +110,7 @@ def test_keys_of_the_payload_may_be_anything() -> None:
         "{{ debug() }}",
     ],
 )
-def test_no_attributes_and_methods_of_python(source: str) -> None:
+def test_a_template_cannot_use_attributes_and_methods_of_python(source: str) -> None:
     payload = {"s": SECRET, "o": {"l": [1]}}
     failure(source, payload)
     assert payload == {"s": SECRET, "o": {"l": [1]}}
@@ -187,7 +187,7 @@ def test_null_in_a_payload_counts_as_undefined() -> None:
     )
 
 
-def test_strict_also_where_there_are_nulls() -> None:
+def test_an_undefined_variable_is_an_error_though_the_payload_has_nulls() -> None:
     assert failure("{{ name }}", {"n": None}) == "text, line 1: `name` is undefined"
 
 
@@ -233,7 +233,7 @@ def test_the_language_of_the_payload_is_chosen(wanted: Any, chosen: str) -> None
         assert template.render({"locale": wanted}).text == f"{chosen}\n"
 
 
-def test_the_argument_goes_before_the_payload() -> None:
+def test_the_locale_argument_overrides_the_locale_of_the_payload() -> None:
     contents = {"en": content("en"), "pt": content("pt")}
     assert render(contents, {"locale": "en"}, "pt-BR").text == "pt\n"
 

@@ -82,7 +82,7 @@ def test_a_sleeping_worker_renews_its_registration() -> None:
     assert rests(IdleStore(), 1000.0, 5)[-1] <= 30
 
 
-def test_wakes_when_an_email_is_due() -> None:
+def test_a_claimer_wakes_when_an_email_is_due() -> None:
     assert rests(IdleStore(timedelta(seconds=7)), 20.0, 5)[-1] == 7
 
 
@@ -108,7 +108,7 @@ def test_a_worker_claims_at_once_when_an_email_becomes_due() -> None:
     assert waits.seconds[-1] == 0
 
 
-def test_waits_longer_and_longer_for_a_database() -> None:
+def test_a_claimer_waits_longer_and_longer_for_an_unreachable_database() -> None:
     store = IdleStore()
     store.away = True
     waited = rests(store, 1.0, 8)

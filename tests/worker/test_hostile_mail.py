@@ -274,7 +274,9 @@ def test_a_template_changed_between_attempts_is_sent_as_first_rendered(
     assert_first(harness, first_try)
 
 
-def test_a_template_changed_under_a_worker(harness: WorkerHarness, first_try: UUID) -> None:
+def test_a_worker_sends_each_email_with_the_template_version_it_was_pinned_to(
+    harness: WorkerHarness, first_try: UUID
+) -> None:
     """The same worker sends both versions, each to those it was pinned for."""
     clock = Clock(harness.conn)
     provider = FaultyProvider(Double(harness.ledger), [LOST])

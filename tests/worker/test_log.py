@@ -176,7 +176,7 @@ def test_a_failed_attempt_is_logged_once(
     assert SECRET in row.error_detail  # for operators, as it came
 
 
-def test_where_of_an_error_that_was_not_raised() -> None:
+def test_an_error_that_was_not_raised_is_logged_without_a_place() -> None:
     assert where(ValueError("x")) == "ValueError at no place"
 
 

@@ -29,7 +29,7 @@ def events(process: Process) -> list[str | None]:
 @pytest.mark.parametrize(
     "arguments", [("worker",), pytest.param(("serve",), marks=pytest.mark.long)]
 )
-def test_the_database_goes_and_comes_back(
+def test_an_outage_of_the_database_is_logged_at_its_start_and_end(
     restartable: RestartableHarness, arguments: tuple[str, ...]
 ) -> None:
     restartable.variables = {

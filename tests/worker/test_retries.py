@@ -86,7 +86,7 @@ def test_a_drain_waits_for_a_rate_limit(harness: WorkerHarness) -> None:
     assert (done.retried, done.sent) == (1, 1)
 
 
-def test_a_drain_does_not_wait_for_ever(
+def test_a_drain_waits_for_a_bounded_time(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider says nothing but "later"."""
@@ -244,7 +244,7 @@ class Narrow(Renderer):
         return super().render(emails)
 
 
-def test_a_bug_of_our_own_and_an_outage(
+def test_an_email_sent_before_a_bug_and_an_outage_is_not_sent_again(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An email that was sent before the database went away is not sent again afterwards."""

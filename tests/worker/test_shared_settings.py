@@ -117,7 +117,7 @@ def test_a_worker_with_one_more_provider_registers_it_and_leaves_the_default_rou
     assert reported(caplog, "SettingNotApplied") == []
 
 
-def test_a_route_that_an_operator_led_to_capture_is_not_taken_for_a_fresh_one(
+def test_a_route_that_an_operator_set_to_capture_is_not_changed_by_a_worker(
     harness: E2eHarness, mailgres: Program
 ) -> None:
     mailgres("routes", "set", "default", "capture")

@@ -85,7 +85,7 @@ def test_a_retry_is_sent_when_it_is_due(harness: WorkerHarness) -> None:
     assert harness.email(email).retries == 1
 
 
-def test_a_retry_of_a_call_that_took_long(harness: WorkerHarness) -> None:
+def test_a_sleeping_worker_wakes_for_the_retry_of_a_slow_call(harness: WorkerHarness) -> None:
     """By the time it fails, its worker sleeps deeply."""
     harness.use_double()
     failing = Fault(calls=frozenset({1}), delay=1.0)
