@@ -98,7 +98,7 @@ q.{column} #>> {path}
 CASE WHEN ({value}) ~ {pattern} THEN ({value})::timestamptz END
 
 -- json_number --
-CASE WHEN ({value}) ~ '^-?\d{{1,9}}$' THEN ({value})::int END
+CASE WHEN ({value}) ~ '^-?[0-9]{{1,9}}$' THEN ({value})::int END
 
 -- readable --
 coalesce(({value}) ~ {pattern}, true)
