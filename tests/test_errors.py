@@ -53,13 +53,13 @@ def test_sqlstates_are_ours_and_name_one_error_each() -> None:
     assert all(len(state) == 5 and state.startswith("MG") for state in states)
 
 
-def test_message_and_hint_can_be_given() -> None:
+def test_an_error_can_be_given_a_message_and_a_hint() -> None:
     error = NotMigrated("what", "do")
     assert (error.message, error.hint, str(error)) == ("what", "do", "what")
     assert NotMigrated("what").hint == "Run `mailgres migrate`."
 
 
-def test_without_docstrings_the_name_is_left() -> None:
+def test_an_error_without_a_docstring_has_its_name_as_message() -> None:
     class Bare(MailgresError):
         pass
 

@@ -138,7 +138,7 @@ def test_enqueue_refuses_objects_that_are_not_connections(thing: Any) -> None:
         mailgres.enqueue(thing, "welcome_user", "ana@example.com")
 
 
-def test_an_engine_is_no_connection(database_url: str) -> None:
+def test_enqueue_refuses_an_engine_of_sqlalchemy(database_url: str) -> None:
     import sqlalchemy as sa
 
     engine: Any = sa.create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))

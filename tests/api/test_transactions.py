@@ -37,7 +37,9 @@ def status(conn: psycopg.Connection, email: UUID) -> str:
     return str(row[0])
 
 
-def test_commit_keeps_the_email_with_the_rest(source: Source, conn: psycopg.Connection) -> None:
+def test_a_commit_keeps_the_email_with_the_rows_of_the_application(
+    source: Source, conn: psycopg.Connection
+) -> None:
     source.execute("INSERT INTO orders VALUES (1)")
     email = source.call(mailgres.enqueue, "welcome_user", ANA, {"name": "Ana"})
     assert seen(conn) == (0, 0)

@@ -198,7 +198,7 @@ def test_dlq_purge_with_dry_run_reports_what_it_would_delete(
     assert printed == "Purged 2 of 2 dead letters.\n"
 
 
-def test_attachments_are_not_purged_unasked(
+def test_dlq_export_purges_letters_with_attachments_only_on_request(
     mailgres: Program, queue: Queue, tmp_path: Path
 ) -> None:
     queue_id, path = dead(queue), tmp_path / "a.csv"

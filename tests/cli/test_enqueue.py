@@ -93,7 +93,7 @@ def test_enqueue_refuses_bad_values_and_stores_nothing(
     assert rows(queue) == []
 
 
-def test_one_email_has_no_place_in_an_array(mailgres: Program) -> None:
+def test_the_error_about_a_single_email_names_no_position(mailgres: Program) -> None:
     what, _ = mailgres.fails("enqueue", "welcome_user", "ana@example")
     assert what == "recipient_email is not an email address"
 

@@ -91,7 +91,7 @@ def test_errors_explain_knows_every_code_of_the_rules(code: str) -> None:
     assert run(code).exit_code == 0
 
 
-def test_every_class_has_a_consequence() -> None:
+def test_errors_explain_has_a_consequence_for_every_class() -> None:
     assert {kind(rule) for rules in TABLES.values() for rule in rules} == set(CONSEQUENCES)
 
 

@@ -224,7 +224,7 @@ def test_shell_completion_lists_commands(mailgres: Program) -> None:
     assert mailgres.run(**asked).stdout == "plain,list\n"
 
 
-def test_every_command_is_on_the_page() -> None:
+def test_every_command_is_on_the_page_on_commands() -> None:
     page = Path(cli_page.PAGE).read_text(encoding="utf-8")
     for path, _ in cli_page.commands(main, "mailgres"):
         assert f"\n## {path}\n" in page

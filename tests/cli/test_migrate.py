@@ -49,7 +49,7 @@ def test_migrate_check_fails_until_the_schema_is_migrated(
     assert (current.exit_code, current.output) == (0, "The schema is up to date.\n")
 
 
-def test_the_option_goes_before_the_variable(empty_database_url: str) -> None:
+def test_the_option_database_url_overrides_the_variable(empty_database_url: str) -> None:
     env = {"DATABASE_URL": "postgresql://127.0.0.1:1/none"}
     assert run("migrate", "--database-url", empty_database_url, env=env).exit_code == 0
 

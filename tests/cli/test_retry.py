@@ -72,7 +72,9 @@ def test_retry_skips_an_unknown_id_and_exits_with_1(mailgres: Program, queue: Qu
     assert "is not an id" in mailgres.misused("retry", "019x")
 
 
-def test_duplicates_have_to_be_accepted(mailgres: Program, queue: Queue) -> None:
+def test_retrying_an_uncertain_email_needs_accept_duplicates(
+    mailgres: Program, queue: Queue
+) -> None:
     queue.use_provider(WITHOUT_KEYS)
     queue_id = dead(queue, outcome="ambiguous")
     done = mailgres.run("retry", str(queue_id))

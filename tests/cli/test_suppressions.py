@@ -124,7 +124,9 @@ def test_a_bad_line_of_an_import_changes_nothing(
     assert known(queue) == []
 
 
-def test_bad_lines_can_be_left_out(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+def test_suppressions_import_with_skip_invalid_skips_bad_lines(
+    mailgres: Program, queue: Queue, tmp_path: Path
+) -> None:
     path = tmp_path / "a.txt"
     path.write_text("ana@example.com\nnot one\n")
     said = mailgres("suppressions", "import", str(path), "--skip-invalid")

@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
 SOURCE = Path(__file__).parents[2] / "src" / "mailgres"
 
 
-def test_the_example_has_the_keys_of_the_tables() -> None:
+def test_every_key_of_the_example_of_the_log_is_documented() -> None:
     (example,) = re.findall(r"```json\n(.*)\n```", PAGE)
     for key in json.loads(example):
         assert f"`{key}`" in PAGE, key

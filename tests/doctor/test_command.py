@@ -128,7 +128,7 @@ def test_doctor_changes_nothing(conn: psycopg.Connection, mailgres: Program) -> 
     assert conn.execute("SELECT q::text, q.xmin::text FROM email_queue q").fetchall() == before
 
 
-def test_every_check_is_on_the_page() -> None:
+def test_every_check_is_on_the_page_on_the_doctor() -> None:
     page = PAGE.read_text(encoding="utf-8")
     rows = [line.split("|")[1].strip(" `") for line in page.splitlines() if line.startswith("| `")]
     assert rows == list(NAMES)

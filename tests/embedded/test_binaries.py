@@ -56,7 +56,9 @@ def test_a_choice_that_is_not_there_is_named(choice: str) -> None:
 
 
 @pytest.mark.usefixtures("_nothing_installed")
-def test_the_newest_major_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_installed_postgresql_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for version in ("9.6.24", "14.9", "15.13", "16.2 (Debian 16.2-1)"):
         programs(tmp_path / version.split()[0] / "bin", version)
     monkeypatch.setattr(binaries, "SYSTEM_PATTERNS", (f"{str(tmp_path)[1:]}/*/bin",))

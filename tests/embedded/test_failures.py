@@ -88,7 +88,9 @@ def test_a_file_in_place_of_the_directory_is_a_clear_error(directory: ServerDire
 
 
 @pytest.mark.parametrize("name", ["fsync", "listen_addresses", "PORT"])
-def test_promises_cannot_be_set_away(tmp_path: Path, name: str) -> None:
+def test_the_embedded_server_refuses_settings_that_break_its_promises(
+    tmp_path: Path, name: str
+) -> None:
     with (
         pytest.raises(EmbeddedError, match=name),
         embedded.server(tmp_path, settings={name: "off"}),

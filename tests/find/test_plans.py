@@ -108,7 +108,7 @@ def test_the_dead_of_a_day_are_found_among_the_dead(known: str, connect: Connect
         assert most_read(connect(known), call, given) <= A_DAY / 50
 
 
-def test_the_newest_are_not_sorted(month: str, connect: Connect) -> None:
+def test_the_newest_emails_are_found_without_a_sort(month: str, connect: Connect) -> None:
     """Fifty out of a day: the key is read backwards until there are fifty."""
     connection = connect(month, autocommit=False)
     connection.execute("ANALYZE email_queue")

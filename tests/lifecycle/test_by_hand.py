@@ -133,7 +133,7 @@ def test_many_emails_can_be_changed_by_hand_at_once(queue: Queue, clock: Clock) 
     assert len(queue.claim()) == 5
 
 
-def test_sending_by_hand_is_refused(queue: Queue) -> None:
+def test_setting_the_status_sending_by_hand_is_refused(queue: Queue) -> None:
     """A claim by hand without a lease would be stuck forever."""
     queue.enqueue()
     with pytest.raises(psycopg.errors.CheckViolation), queue.conn.transaction():

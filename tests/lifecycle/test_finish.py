@@ -84,7 +84,9 @@ def test_finish_stores_code_class_and_text_of_the_error(queue: Queue, case: Case
 
 @pytest.mark.parametrize("outcome", ["transient", "rate", "config", "permanent", "ambiguous"])
 @pytest.mark.parametrize("reported", [{}, {"message": ""}, {"message": None, "code": ""}])
-def test_there_is_always_a_message(queue: Queue, outcome: str, reported: dict[str, Any]) -> None:
+def test_a_fault_without_code_and_text_has_a_message(
+    queue: Queue, outcome: str, reported: dict[str, Any]
+) -> None:
     queue.enqueue()
     assert queue.attempt(outcome, **reported).error_message == f"{outcome} fault"
 
@@ -273,7 +275,7 @@ def test_an_outcome_under_a_lost_lease_is_reported_and_changes_nothing(
 
 
 @pytest.mark.parametrize("outcome", ["sent", "transient", "permanent"])
-def test_a_report_is_taken_once(queue: Queue, outcome: str) -> None:
+def test_an_outcome_that_is_reported_twice_counts_once(queue: Queue, outcome: str) -> None:
     queue.enqueue()
     claimed = queue.claim_one()
     queue.finish(report(claimed, "sent"))

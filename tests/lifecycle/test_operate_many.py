@@ -227,7 +227,9 @@ READ = """
 
 
 @pytest.mark.parametrize("code", [None, "550"])
-def test_the_newest_are_found_without_reading_the_archive(queue: Queue, code: str | None) -> None:
+def test_the_newest_dead_letters_are_found_without_reading_the_archive(
+    queue: Queue, code: str | None
+) -> None:
     find = "SELECT id FROM mailgres.find_dead_letters(p_code => %s, p_limit => 50)"
     queue.run(ARCHIVE)
     queue.run("ANALYZE mailgres.dead_letters")

@@ -149,7 +149,7 @@ def test_no_text_can_add_a_line_to_the_log(form: LogFormat, text: str) -> None:
     assert "\x00" not in line
 
 
-def test_auto_is_console_at_a_terminal() -> None:
+def test_the_log_format_auto_means_console_at_a_terminal() -> None:
     record = logging.makeLogRecord({"name": "x", "msg": "hello", "levelname": "INFO"})
     line = logs.formatter(Settings(), terminal=True).format(record)
     assert "hello" in line
@@ -162,7 +162,7 @@ def test_redaction_leaves_no_address(text: str) -> None:
     assert not privacy.ADDRESS.search(redact_addresses(text).replace("<address>", ""))
 
 
-def test_reason_is_the_first_line() -> None:
+def test_the_reason_in_a_log_line_is_the_first_line_of_the_error() -> None:
     error = ValueError("failed for ana@example.com\nDETAIL:  Failing row contains (the content)")
     assert reason(error) == "failed for <address>"
     assert reason(ValueError()) == "ValueError"

@@ -82,7 +82,9 @@ def test_without_an_id_no_worker_is_overruled(queue: Queue, clock: Clock, state:
 
 
 @pytest.mark.parametrize("empty", ["", None])
-def test_an_empty_id_is_none(queue: Queue, empty: str | None) -> None:
+def test_mark_email_sent_with_an_empty_id_counts_as_without_an_id(
+    queue: Queue, empty: str | None
+) -> None:
     queue_id = queue.enqueue()
     queue.claim_one()
     assert queue.value("SELECT mark_email_sent(%s, %s)", queue_id, empty) is False

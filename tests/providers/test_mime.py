@@ -265,7 +265,7 @@ def test_attachments_with_line_breaks_in_their_fields_are_refused(file: Attachme
     file=st.text(min_size=1, max_size=100),
     text=st.text(max_size=2000),
 )
-def test_whatever_is_written_is_read(
+def test_any_composed_message_is_read_back_unchanged(
     subject: str, name: str, value: str, file: str, text: str
 ) -> None:
     try:

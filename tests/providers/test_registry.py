@@ -26,7 +26,7 @@ def keep(messages: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     raise AssertionError(messages)
 
 
-def test_there_is_a_sample_of_every_kind() -> None:
+def test_there_is_a_sample_account_of_every_kind_of_provider() -> None:
     assert {account.kind for account in ACCOUNTS} == set(PROVIDERS)
 
 

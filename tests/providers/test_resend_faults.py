@@ -96,7 +96,7 @@ def test_every_rule_has_a_meaning_that_is_a_sentence() -> None:
         assert rule.meaning.endswith(".")
 
 
-def test_every_rule_can_be_reached() -> None:
+def test_every_rule_for_resend_errors_can_be_reached() -> None:
     for rule in RESEND_RULES:
         status = rule.status.start if isinstance(rule.status, range) else rule.status
         text = "API key: the domain is not verified" if rule.text else ""

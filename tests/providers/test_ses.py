@@ -113,7 +113,7 @@ def test_ses_gets_the_configuration_set(double: SesDouble) -> None:
     assert request_of(double)["ConfigurationSetName"] == "events"
 
 
-def test_a_body_is_never_missing(double: SesDouble, provider: SesProvider) -> None:
+def test_an_empty_email_has_a_body_at_ses(double: SesDouble, provider: SesProvider) -> None:
     assert provider.send([mail(html=None, text="")])[0].verdict == "sent"
     assert request_of(double)["Content"]["Simple"]["Body"] == {
         "Text": {"Data": " ", "Charset": "UTF-8"}

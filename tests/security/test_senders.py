@@ -83,7 +83,7 @@ def test_an_allowed_domain_or_address_is_accepted(queue: Queue, sender: str) -> 
         '"mail@shop.example" <mail@evil.example>',
     ],
 )
-def test_any_other_sender_is_refused(queue: Queue, sender: str) -> None:
+def test_a_sender_that_is_not_allowed_is_refused(queue: Queue, sender: str) -> None:
     for allowed in ("shop.example", "one@other.example", "*.wild.example"):
         allow(queue, allowed)
     assert refusal(queue, from_email=sender) == NOT_ALLOWED

@@ -25,7 +25,7 @@ def test_every_key_and_command_is_there() -> None:
         assert f"mailgres templates {command}" in PAGE
 
 
-def test_the_example_is_a_template(tmp_path: Path) -> None:
+def test_the_example_of_the_page_on_templates_is_a_template(tmp_path: Path) -> None:
     (tmp_path / "receipt.html").write_text(blocks("html")[0], encoding="utf-8")
     (draft,) = read_templates([tmp_path])
     assert draft.settings["required_variables"] == ["name", "total"]

@@ -288,7 +288,7 @@ def test_templates_written_to_files_are_read_back_unchanged(write: Write, tmp_pa
     assert write_templates(again, tmp_path / "new" / "place") == []
 
 
-def test_other_files_are_not_overwritten(write: Write, tmp_path: Path) -> None:
+def test_writing_templates_does_not_overwrite_other_files(write: Write, tmp_path: Path) -> None:
     drafts = read_templates([write(a__txt=f"{FRONT}a", b__txt=f"{FRONT}b")])
     (tmp_path / "a.txt").write_text("mine")
     with pytest.raises(InvalidTemplate, match=r"a\.txt would be overwritten"):

@@ -163,7 +163,7 @@ def test_a_template_error_names_place_and_reason_without_values(source: str, sai
 
 
 @pytest.mark.parametrize("part", ["subject", "html"])
-def test_a_fault_names_the_part(part: str) -> None:
+def test_a_template_error_names_the_part(part: str) -> None:
     parts = {"subject": "Hi", "html": "x", "text": "x"} | {part: "{{ name }}"}
     with pytest.raises(TemplateFailed, match=rf"\(en\), {part}.*`name` is undefined"):
         render({"en": Content(parts["subject"], parts["text"], parts["html"])}, {})
@@ -194,7 +194,7 @@ def test_an_undefined_variable_is_an_error_though_the_payload_has_nulls() -> Non
 # Text.
 
 
-def test_lines_of_tags_leave_no_gaps() -> None:
+def test_lines_with_only_template_tags_leave_no_empty_lines() -> None:
     source = "a\n\n{% if v is defined %}\nb\n  {% endif %}\n\nc\n\n\n"
     assert text_of(source) == "a\n\nc"
     assert text_of(source, v=1) == "a\n\nb\n\nc"
