@@ -45,11 +45,13 @@ $$;
 COMMENT ON FUNCTION mailgres.record_objects(mailgres.wanted_object[]) IS
     'Records the functions, views, triggers and comments as they are now as those of mailgres.';
 
--- In the order of the list: functions and views, then triggers, which need a lock on their table, then comments.
+-- In the order of the list: functions and views, then comments and grants. Triggers are the last, because they need a
+-- lock on their table, which is held until the transaction ends.
 CREATE FUNCTION mailgres.replace_objects(p_wanted mailgres.wanted_object[]) RETURNS int
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
+    v_triggers boolean;
     v_found    record;
     v_grant    text;
     v_is_gone  boolean;
@@ -60,40 +62,45 @@ BEGIN
         PERFORM mailgres.secure();  -- roles may have been created since
         RETURN 0;
     END IF;
-    FOR v_found IN
-        SELECT c.* FROM mailgres.compare_objects(p_wanted) c WHERE c.kind <> 'comment' ORDER BY c.state <> 'taken', c.place NULLS FIRST
-    LOOP
-        IF v_found.state = 'taken' THEN
-            RAISE EXCEPTION USING MESSAGE = format('%s already exists, and mailgres did not make it', v_found.object),
-                ERRCODE = CASE v_found.kind WHEN 'function' THEN 'duplicate_function' ELSE 'duplicate_table' END;
-        END IF;
-        v_is_gone := v_dropped @> jsonb_build_array(jsonb_build_object('object', v_found.object));
-        IF v_found.state = 'obsolete' AND NOT v_is_gone THEN
-            v_dropped := v_dropped || mailgres.drop_object(v_found.kind, v_found.id);
-            v_changed := v_changed + 1;
-        ELSIF v_found.state IN ('missing', 'outdated', 'changed') OR v_is_gone AND v_found.state <> 'obsolete' THEN
-            v_dropped := v_dropped || mailgres.make_object(
-                v_found.kind, CASE WHEN NOT v_is_gone THEN v_found.id END, p_wanted[v_found.place].statement);
-            v_changed := v_changed + 1;
-        END IF;
-    END LOOP;
+    FOREACH v_triggers IN ARRAY ARRAY[false, true] LOOP
+        FOR v_found IN
+            SELECT c.* FROM mailgres.compare_objects(p_wanted) c
+            WHERE c.kind <> 'comment' AND (c.kind = 'trigger') = v_triggers
+            ORDER BY c.state <> 'taken', c.place NULLS FIRST
+        LOOP
+            IF v_found.state = 'taken' THEN
+                RAISE EXCEPTION USING MESSAGE = format('%s already exists, and mailgres did not make it', v_found.object),
+                    ERRCODE = CASE v_found.kind WHEN 'function' THEN 'duplicate_function' ELSE 'duplicate_table' END;
+            END IF;
+            v_is_gone := v_dropped @> jsonb_build_array(jsonb_build_object('object', v_found.object));
+            IF v_found.state = 'obsolete' AND NOT v_is_gone THEN
+                v_dropped := v_dropped || mailgres.drop_object(v_found.kind, v_found.id);
+                v_changed := v_changed + 1;
+            ELSIF v_found.state IN ('missing', 'outdated', 'changed') OR v_is_gone AND v_found.state <> 'obsolete' THEN
+                v_dropped := v_dropped || mailgres.make_object(
+                    v_found.kind, CASE WHEN NOT v_is_gone THEN v_found.id END, p_wanted[v_found.place].statement);
+                v_changed := v_changed + 1;
+            END IF;
+        END LOOP;
+        EXIT WHEN v_triggers;
 
-    FOR v_found IN
-        SELECT c.* FROM mailgres.compare_objects(p_wanted) c WHERE c.kind = 'comment' AND c.state NOT IN ('same', 'moved')
-    LOOP
-        EXECUTE coalesce(p_wanted[v_found.place].statement, format('COMMENT ON %s IS NULL', substr(v_found.object, 9)));
-        v_changed := v_changed + 1;
-    END LOOP;
+        FOR v_found IN
+            SELECT c.* FROM mailgres.compare_objects(p_wanted) c WHERE c.kind = 'comment' AND c.state NOT IN ('same', 'moved')
+        LOOP
+            EXECUTE coalesce(p_wanted[v_found.place].statement, format('COMMENT ON %s IS NULL', substr(v_found.object, 9)));
+            v_changed := v_changed + 1;
+        END LOOP;
 
-    PERFORM mailgres.secure();
-    FOR v_grant IN
-        SELECT DISTINCT format(g.statement, substr(f.object, strpos(f.object, ' ') + 1))
-        FROM jsonb_array_elements(v_dropped) d
-        CROSS JOIN LATERAL jsonb_array_elements_text(d -> 'grants') g(statement)
-        JOIN mailgres.find_objects(p_wanted) f
-            ON f.kind IN ('function', 'view') AND split_part(f.object, '(', 1) = split_part(d ->> 'object', '(', 1) AND f.place IS NOT NULL
-    LOOP
-        EXECUTE v_grant;
+        PERFORM mailgres.secure();
+        FOR v_grant IN
+            SELECT DISTINCT format(g.statement, substr(f.object, strpos(f.object, ' ') + 1))
+            FROM jsonb_array_elements(v_dropped) d
+            CROSS JOIN LATERAL jsonb_array_elements_text(d -> 'grants') g(statement)
+            JOIN mailgres.find_objects(p_wanted) f
+                ON f.kind IN ('function', 'view') AND split_part(f.object, '(', 1) = split_part(d ->> 'object', '(', 1) AND f.place IS NOT NULL
+        LOOP
+            EXECUTE v_grant;
+        END LOOP;
     END LOOP;
     PERFORM mailgres.record_objects(p_wanted);
     RETURN v_changed;
