@@ -28,7 +28,7 @@ def test_janitor_without_a_name_lists_the_janitors() -> None:
     head, *lines = result.output.splitlines()
     assert head.split() == ["janitor", "every", "purpose"]
     assert [line.split()[0] for line in lines] == list(JANITORS)
-    assert lines[0] == f"{'promote':22}  1s     makes waiting emails ready when they are due"
+    assert lines[0] == f"{'promote':27}  1s     makes waiting emails ready when they are due"
 
 
 def test_janitor_json_lists_the_janitors() -> None:

@@ -147,10 +147,11 @@ def delete_captured(harness: JanitorHarness) -> Callable[[], bool]:
 def delete_expired_suppressions(harness: JanitorHarness) -> Callable[[], bool]:
     add = """
         INSERT INTO email_suppressions (recipient_email, reason, expires_at)
-        VALUES ('ana@example.com', 'soft_bounced', %s)
+        VALUES ('expired@example.com', 'soft_bounced', %s)
     """
     harness.run(add, harness.clock.now - 8 * DAY)
-    return lambda: harness.value("SELECT count(*) FROM email_suppressions") == 0
+    left = "SELECT count(*) FROM email_suppressions WHERE recipient_email = 'expired@example.com'"
+    return lambda: harness.value(left) == 0
 
 
 SCENARIOS = {

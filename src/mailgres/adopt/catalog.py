@@ -18,7 +18,7 @@ _KINDS: dict[str, Kind] = {
     "jsonb": "json",
     "uuid": "uuid",
 }
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_SQL_COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
 
 
@@ -212,7 +212,7 @@ class Catalog:
 
 def without_comments(source: str) -> str:
     """Return SQL without comments. A literal that has two hyphens loses its end: good enough."""
-    return _COMMENT.sub(" ", source)
+    return _SQL_COMMENT.sub(" ", source)
 
 
 def quoted(name: str) -> str:

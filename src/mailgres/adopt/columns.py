@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 DEPTH: Final = 3
 _MOST: Final = 0.8
 """A few values of another kind are mistakes, to be listed later."""
-_TAG: Final = re.compile(r"<[a-zA-Z!/][^>]*>")
-_SEVERAL: Final = re.compile(r"[^\s,;<>@]+@[^\s,;<>@]+\s*>?\s*[,;].*@")
+_HTML_TAG: Final = re.compile(r"<[a-zA-Z!/][^<>]*>")
+_BETWEEN_ADDRESSES: Final = re.compile(r"[,;]")
 _ZONE: Final = re.compile(r"(?:AT TIME ZONE|timezone\() *'([^']+)'", re.IGNORECASE)
 
 
@@ -167,7 +167,7 @@ def _decide_body(places: list[Place], found: Assigned) -> None:
         found.set(source, "text" if html else "html", f"guess: because there is {html or text}")
     else:
         values = next(each.values for each in places if each.source == source)
-        tagged = [bool(_TAG.search(str(each))) for each in values if each]
+        tagged = [bool(_HTML_TAG.search(str(each))) for each in values if each]
         if tagged and all(tagged):
             found.set(source, "html", "guess: every row seen has tags")
         elif tagged and not any(tagged):
@@ -188,10 +188,14 @@ def lists(places: list[Place], found: Assigned) -> tuple[str, ...]:
         if (
             each.array
             or name != "recipient_email"
-            or any(_SEVERAL.search(str(value)) for value in each.values)
+            or any(_has_several(str(value)) for value in each.values)
         ):
             several.append(name)
     return tuple(several)
+
+
+def _has_several(text: str) -> bool:
+    return sum("@" in part for part in _BETWEEN_ADDRESSES.split(text)) > 1
 
 
 def timezone(places: list[Place], found: Assigned, server: str) -> tuple[str | None, str]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from mailgres.adopt.tables import Proposal
     from mailgres.adopt.writers import Writers
 
-_TOKEN: Final = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\b(?:re|sk|SG)[_.][\w.-]{16,}")
+_TOKEN: Final = re.compile(
+    r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\b(?:re|sk|SG)[_.][\w.-]{16,}"
+)
 _SWALLOWS: Final = r"EXCEPTION\s+WHEN\s+OTHERS|WHEN\s+OTHERS\s+THEN"
 _OPEN: Final = ("PUBLIC", "anon", "authenticated")
 

@@ -12,7 +12,7 @@ from mailgres.adopt.vocabulary import meaning
 if TYPE_CHECKING:
     from mailgres.adopt.columns import Assigned, Place
 
-_ADDRESS: Final = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+\.[^@\s,;<>]+")
+_DOMAIN_PART: Final = re.compile(r"(?<=[^@\s,;<>])@[^@\s,;<>]+\.[^@\s,;<>]")
 _MOST: Final = 0.8
 _FEW: Final = 12
 _WORDS: Final = 2
@@ -43,7 +43,7 @@ def _holds_addresses(each: Place) -> bool:
     given = [str(value) for value in each.values if value]
     if each.kind != "text" or not given:
         return False
-    return sum(bool(_ADDRESS.search(value)) for value in given) >= _MOST * len(given)
+    return sum(bool(_DOMAIN_PART.search(value)) for value in given) >= _MOST * len(given)
 
 
 def _holds_statuses(each: Place) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mailgres.adopt.catalog import Catalog, Function, Job, Table, Trigger
 
 _EDGE: Final = re.compile(r"/functions/v1/([\w-]+)")
-_URL: Final = re.compile(r"https?://[^'\"\s]+")
+_HTTP_ADDRESS: Final = re.compile(r"https?://[^'\"\s]+")
 _ABOUT_MAIL: Final = re.compile(r"e?mail|correo|queue|notif", re.IGNORECASE)
 
 
@@ -79,7 +79,7 @@ def processes(job: Job, table: Table, catalog: Catalog) -> bool:
 
 def endpoints(job: Job) -> list[str]:
     """Return the edge functions or addresses that a job calls."""
-    return _EDGE.findall(job.command) or _URL.findall(job.command)
+    return _EDGE.findall(job.command) or _HTTP_ADDRESS.findall(job.command)
 
 
 def _callers(catalog: Catalog, found: set[int]) -> set[int]:
