@@ -54,16 +54,16 @@ else
 	done
 endif
 
-test-all: ## Run all tests, the long ones too: soaks, trials of the benchmarks, pg_cron
+test-all: $(READY) ## Run all tests, the long ones too: soaks, trials of the benchmarks, pg_cron
 	@$(MAKE) --no-print-directory test SELECTION=
 
 # The tests that depend most on the version of PostgreSQL: CI runs them on the second kind, too.
 DATABASE_TESTS := $(addprefix tests/,claim lifecycle migrations processors)
 
-test-database: ## Run the tests that depend most on the version of PostgreSQL
+test-database: $(READY) ## Run the tests that depend most on the version of PostgreSQL
 	@$(MAKE) --no-print-directory test ARGS="$(DATABASE_TESTS) $(ARGS)"
 
-test-all-postgres: ## Run all tests on the system's PostgreSQL, then on the wheel's
+test-all-postgres: $(READY) ## Run all tests on the system's PostgreSQL, then on the wheel's
 	@$(MAKE) --no-print-directory test-all POSTGRES="system wheel"
 
 freeze: $(READY) ## Write the checksums of the revisions, after make revision
