@@ -84,11 +84,16 @@ def twins(server: Server, template: str) -> object:
 
 
 def fill(queue: Queue) -> None:
+    """Enqueue, each in a millisecond of its own: within one, the order of ids may differ."""
     payload = {"name": "Zoë", "product": "Acme"}
+    another_millisecond = "SELECT pg_sleep(0.002)"
     queue.enqueue(payload=payload)
     queue.attempt("permanent", code="550", message="no such user", duration_ms=1)
+    queue.run(another_millisecond)
     queue.enqueue(payload=payload, subject="Grüße", text="Olá", max_retry_delay="1 hour")
+    queue.run(another_millisecond)
     queue.enqueue(payload=payload, retry_delay="90 seconds")
+    queue.run(another_millisecond)
     queue.run("SELECT reschedule_email(%s, now() + interval '1 day')", queue.enqueue())
     queue.suppress("s@example.com")
 

@@ -7,7 +7,15 @@ import subprocess
 
 from mailgres.embedded import binaries
 
-OF_A_LIVE_WORKER = ("workers", "sleepers", "depth*", "rollup_deltas", "claim_slots", "open_by_*")
+OF_A_LIVE_WORKER = (
+    "workers",
+    "sleepers",
+    "depth*",
+    "rollup_deltas",
+    "claim_slots",
+    "open_by_*",
+    "notification_state",
+)
 """Tables of the schema mailgres that a worker writes while it has nothing to do."""
 
 
