@@ -87,11 +87,13 @@ def measure_depth(harness: JanitorHarness) -> Callable[[], bool]:
 
 
 def match_email_events(harness: JanitorHarness) -> Callable[[], bool]:
-    harness.run("SELECT record_email_event('resend', 'delivered', 're_1')")
-    queue_id = harness.enqueue()
-    sent = "UPDATE email_queue SET status = 'sent', resend_id = 're_1' WHERE id = %s"
-    harness.run(sent, queue_id)
-    harness.clock.forward(timedelta(minutes=1))  # a running janitor may have looked too early
+    # At once: a running janitor would look for the email between the event and the email, and
+    # then not again for some time.
+    with harness.conn.transaction():
+        harness.run("SELECT record_email_event('resend', 'delivered', 're_1')")
+        queue_id = harness.enqueue()
+        sent = "UPDATE email_queue SET status = 'sent', resend_id = 're_1' WHERE id = %s"
+        harness.run(sent, queue_id)
     matched = "SELECT count(*) FROM email_events WHERE queue_id = %s"
     return lambda: harness.value(matched, queue_id) == 1
 
