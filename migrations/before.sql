@@ -114,13 +114,14 @@ END
 $$;
 
 -- Objects that this migration creates get the intended rights and no others. Grants that were made
--- on objects secured earlier stay. If nothing was secured yet, every object counts as new.
+-- on objects secured earlier stay. If no migration was completed yet, every object counts as new.
 DO $$
 BEGIN
-    IF to_regclass('mailgres.schema_objects') IS NULL THEN
-        PERFORM set_config('mailgres.known_objects', 'none', true);
-    ELSE
-        PERFORM mailgres.remember_objects();
+    PERFORM set_config('mailgres.known_objects', 'none', true);
+    IF to_regclass('mailgres.schema_objects') IS NOT NULL THEN
+        IF EXISTS (SELECT FROM mailgres.schema_objects) THEN
+            PERFORM mailgres.remember_objects();
+        END IF;
     END IF;
 EXCEPTION WHEN undefined_function OR undefined_table THEN
     NULL;  -- somebody dropped it; this migration makes it again, and revokes nothing but rights of everybody

@@ -27,7 +27,7 @@ from mailgres.database import connect, describe, first_line
 from mailgres.errors import MigrationFailed
 from mailgres.schema import objects
 from mailgres.schema.failures import failure
-from mailgres.schema.script import Revision
+from mailgres.schema.script import Around, Revision
 from mailgres.schema.script import script as printed
 from mailgres.schema.sources import Sources, own
 from mailgres.schema.status import UPGRADE, Status, check, not_migrated, read, too_new
@@ -179,7 +179,8 @@ def script(
     if start and start not in [each.name for each in revisions]:
         hint = "`mailgres migrate --check` shows the revision of a database."
         raise MigrationFailed(f"There is no revision {start!r} to start from", hint)
-    return printed(_text(config, "before.sql"), revisions, start, sources or own())
+    around = Around(_text(config, "before.sql"), _text(config, "before_commit.sql"))
+    return printed(around, revisions, start, sources or own())
 
 
 def engine(url: str | None, on_notice: Callable[[str], None] | None = None) -> sqlalchemy.Engine:

@@ -2,7 +2,8 @@
 
 Their file begins with the line `-- not in a transaction`. Its statements run one by one, and all of
 them again if a migration was interrupted. The index that an interrupted CREATE INDEX CONCURRENTLY
-leaves behind is invalid, and is dropped first.
+leaves behind is invalid, and is dropped first. The first migration of a database, and one that
+removes mailgres, runs them in its transaction: nobody uses the tables.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ def statements(name: str, text: str) -> list[tuple[str, str | None]]:
             )
         found.append((statement, f"{index['schema']}.{index['name']}" if index else None))
     return found
+
+
+def together(statement: str) -> str:
+    """Return such a statement for a transaction."""
+    return statement.replace(" INDEX CONCURRENTLY ", " INDEX ", 1)
 
 
 def printed(name: str, text: str) -> str:

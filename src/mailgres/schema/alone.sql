@@ -2,6 +2,10 @@
 SELECT FROM pg_catalog.pg_index i
 WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(index)s) AND NOT i.indisvalid
 
+-- is_completed --
+-- Whether a migration of this database was completed.
+SELECT FROM mailgres.schema_objects LIMIT 1
+
 -- drop --
 DROP INDEX CONCURRENTLY IF EXISTS {index}
 

@@ -106,20 +106,39 @@ def _run_alone(context: MigrationContext, name: str, text: str) -> None:
     """
     connection = driver(context)
     found = alone.statements(name, text)
+    if _is_unused(context):
+        _run_each(connection, found, together=True)
+        return
+    _run_file(context, "before_commit.sql")
     connection.execute(_KEEP_LOCK)  # beyond the end of the transaction
     try:
         with context.autocommit_block():
-            for statement, index in found:
-                if (
-                    index
-                    and connection.execute(alone.QUERIES["is_invalid"], {"index": index}).rowcount
-                ):
-                    connection.execute(alone.QUERIES["drop"].format(index=index).encode())
-                connection.execute(statement.encode())
+            _run_each(connection, found, together=False)
         start_transaction(context)
     finally:
         if not connection.broken:
             connection.execute(_RELEASE_LOCK)
+
+
+def _run_each(
+    connection: psycopg.Connection, found: list[tuple[str, str | None]], *, together: bool
+) -> None:
+    """Run statements one by one; an index that an interrupted migration left is dropped first."""
+
+    def run(statement: str) -> None:
+        connection.execute((alone.together(statement) if together else statement).encode())
+
+    for statement, index in found:
+        if index and connection.execute(alone.QUERIES["is_invalid"], {"index": index}).rowcount:
+            run(alone.QUERIES["drop"].format(index=index))
+        run(statement)
+
+
+def _is_unused(context: MigrationContext) -> bool:
+    """Return whether this is the first migration of the database, or removes mailgres."""
+    if context.opts.get("destination_rev") == "base":
+        return True
+    return not driver(context).execute(alone.QUERIES["is_completed"]).rowcount
 
 
 def run_sql(context: MigrationContext, text: str) -> None:

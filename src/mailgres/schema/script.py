@@ -27,7 +27,17 @@ class Revision:
     sql: str
 
 
-def script(before: str, revisions: Sequence[Revision], start: str | None, sources: Sources) -> str:
+@dataclass(frozen=True)
+class Around:
+    """The SQL at the start of each transaction, and before a commit that is not the last."""
+
+    start: str
+    commit: str
+
+
+def script(
+    around: Around, revisions: Sequence[Revision], start: str | None, sources: Sources
+) -> str:
     """Return the SQL that brings a database from a revision, or from nothing, to the newest one."""
     names = [each.name for each in revisions]
     first = names.index(start) + 1 if start else 0
@@ -35,10 +45,10 @@ def script(before: str, revisions: Sequence[Revision], start: str | None, source
         PARTS["head"].format(
             version=version(), head=names[-1], start=f", from {start} on" if start else ""
         ),
-        f"\n\nBEGIN;\n{before}",
+        f"\n\nBEGIN;\n{around.start}",
     ]
     parts += [
-        _revision(each, names[place:], before)
+        _revision(each, names[place:], around)
         for place, each in enumerate(revisions)
         if place >= first
     ]
@@ -56,14 +66,21 @@ def objects(sources: Sources) -> str:
     )
 
 
-def _revision(revision: Revision, later: list[str], before: str) -> str:
+def _revision(revision: Revision, later: list[str], around: Around) -> str:
     own = ""
     run = (
         f"    EXECUTE $revision$\n{revision.sql}\n$revision$;\n"
         f"    EXECUTE $again$\n{QUERIES['remake']}\n$again$;"
     )
     if revision.sql.startswith(alone.FIRST_LINE):
-        own = f"\n\nCOMMIT;\n\n{alone.printed(revision.name, revision.sql)}\n\nBEGIN;\n{before}"
+        own = "\n\n".join(
+            (
+                f"\n\n{around.commit}",
+                "COMMIT;",
+                alone.printed(revision.name, revision.sql),
+                f"BEGIN;\n{around.start}",
+            )
+        )
         run = ""
     previous = f"'{revision.before}'" if revision.before else "NULL"
     listed = ", ".join(f"'{name}'" for name in later)
