@@ -18,6 +18,7 @@ import pytest
 import freeze
 from mailgres import embedded, migrate, resources
 from support import privacy
+from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
 from support.not_run import pytest_deselected, pytest_terminal_summary, pytest_testnodedown
 from support.postgres import GIVEN_URL, Connect, Server, database_name, open_server
 
@@ -167,3 +168,12 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 def conn(connect: Connect) -> psycopg.Connection:
     """A connection in autocommit mode to the test's migrated database."""
     return connect()
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip(MISSING)
+    with browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started

@@ -11,7 +11,7 @@ from inbox.sending import work
 from inbox.window import Window, showing
 from mailgres.settings import load
 from mailgres.worker import open_worker
-from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from support.browser import Browser
 from support.queue import Queue
 
 
@@ -38,15 +38,6 @@ def stranger(database_url: str) -> Iterator[Client]:
 def client(stranger: Client) -> Client:
     """A client that opened the printed address."""
     return stranger.log_in()
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests of a process."""
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip(MISSING)
-    with browser(tmp_path_factory.mktemp("chromium")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_a_role_that_may_not_read_captured_emails_is_refused_with_the_grant_to_m
         inbox.close()
         with serving(url) as client:
             answer = client.log_in().get("/")
-            assert answer.status == 400
+            assert answer.status == 403
             assert "The database role of the inbox may not read it" in answer.text
     finally:
         queue.run(f"DROP ROLE {role}")

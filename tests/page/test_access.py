@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from secrets import token_hex
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_cookie_of_another_secret_opens_nothing(database_url: str, operator: C
 
 
 def test_signing_out_ends_every_copy_of_the_cookie(operator: Client) -> None:
-    stolen = Client(operator.port, operator.app, operator.cookie)
+    stolen = replace(operator)
     answer = operator.change("/sign-out")
     assert answer.status == 303
     assert "Max-Age=0" in answer.headers["set-cookie"]

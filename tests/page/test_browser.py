@@ -9,7 +9,7 @@ import pytest
 
 from page.client import SECRET, Client
 from page.sending import enqueue, kill
-from support.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from support.browser import Browser
 from support.queue import Queue
 
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
@@ -24,15 +24,6 @@ PATHS = (
     *("/dead-letters", "/providers", "/routes", "/tenants", "/alerts", "/suppressions"),
     *("/templates", "/templates?name=welcome_user"),
 )
-
-
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests of a process."""
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip(MISSING)
-    with browser(tmp_path_factory.mktemp("chromium")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from mailgres.page import search as searching
 from mailgres.page.filters import Filter
 from mailgres.page.search import FIRST, search
 from mailgres.page.users import Role
-from page.client import Answer, Client
+from page.client import Client
 from page.sending import enqueue, kill
 from support.queue import Queue
+from support.web_client import Answer
 
 MANY = """
     SELECT enqueue_email(NULL, 'welcome_user', format('n%%s@example.com', n), p_tenant_id => 'bulk')

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, request_response
 
-from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.inbox.access import Access
 from mailgres.inbox.api import Api
 from mailgres.inbox.events import Streams
 from mailgres.inbox.handlers import Handlers
 from mailgres.inbox.rendering import STATIC, page
-from mailgres.inbox.store import InboxStore
-from mailgres.safe_errors import where
+from mailgres.inbox.store import REFUSED, InboxStore
 from mailgres.web import (
-    HEADERS,
     LOOPBACK,
     AtATime,
-    NotAllowed,
+    Problems,
     files_in,
     relative,
     static_route,
@@ -33,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
     from mailgres.inbox.handlers import Handler
-
-log = logging.getLogger(__name__)
+    from mailgres.web import NotAllowed
 
 MOST_DOWNLOADS = 4
 """Downloads of one kind at a time: each can have 40 MB."""
@@ -101,12 +95,7 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
             _download(f"{message}/files/{{position:int}}", get(handlers.download_file)),
             Route(f"{message}/delete", post(handlers.delete), methods=["POST"]),
         ],
-        exception_handlers={
-            HTTPException: _refuse_http,
-            NotAllowed: _refuse_access,
-            MailgresError: _refuse,
-            Exception: _fail,
-        },
+        exception_handlers=Problems("inbox", page, _log_in, REFUSED).handlers(),
     )
 
 
@@ -115,37 +104,5 @@ def _download(path: str, handler: Handler) -> Route:
     return Route(path, AtATime(request_response(handler), MOST_DOWNLOADS), methods=["GET"])
 
 
-async def _refuse_http(request: Request, error: Exception) -> Response:
-    """Answer what there is not: an address, a method, an email that is gone."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-    title = "This is not here" if error.status_code == 404 else "This cannot be done"  # noqa: PLR2004
-    about = error.detail if error.status_code in (404, 400, 409) else "Go back to the inbox."
-    return _problem(request, error.status_code, title, str(about))
-
-
-async def _refuse_access(request: Request, error: Exception) -> Response:
-    assert isinstance(error, NotAllowed)  # noqa: S101 - registered for it
-    if error.reason:
-        return PlainTextResponse(f"{error.reason}\n", 403, HEADERS)
+def _log_in(request: Request, error: NotAllowed) -> Response:
     return page("login.html", {"base": relative(request), "wrong": error.wrong}, 403)
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    """Answer an error of the database; if it is away, the page comes back by itself."""
-    assert isinstance(error, MailgresError)  # noqa: S101 - registered for it
-    if isinstance(error, DatabaseUnreachable):
-        text = "The database does not answer. This page loads again every 2 seconds."
-        return _problem(request, 503, "The database is away", text, {"Refresh": "2"})
-    return _problem(request, 400, error.message, error.hint or "")
-
-
-async def _fail(request: Request, error: Exception) -> Response:
-    log.error("a request of the inbox failed: %s", where(error), extra={"action": "inbox"})
-    return _problem(request, 500, "Something went wrong", "The log says where.")
-
-
-def _problem(
-    request: Request, status: int, title: str, text: str, headers: dict[str, str] | None = None
-) -> Response:
-    values: dict[str, object] = {"base": relative(request), "title": title, "text": text}
-    return page("problem.html", values, status, headers)

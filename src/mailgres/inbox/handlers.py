@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from mailgres.inbox import letter
 from mailgres.inbox.message import scheme_of, view_of
 from mailgres.inbox.rendering import page
-from mailgres.inbox.timeline import mood_of
+from mailgres.inbox.timeline import state_of
 from mailgres.web import (
     HEADERS,
     NotAllowed,
@@ -267,7 +267,7 @@ class Handlers:
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of the list with its label."""
-    label, mood = mood_of(row["status"], bounced=row["bounced"])
+    label, mood = state_of(row["status"], bounced=row["bounced"])
     return {
         **row,
         "queue_id": str(row["queue_id"]),

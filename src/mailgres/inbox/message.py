@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mailgres.inbox.letter import MOST_SOURCE, headers_of, source_of
 from mailgres.inbox.links import check_unsubscribe, find_links
-from mailgres.inbox.timeline import mood_of, steps_of
+from mailgres.inbox.timeline import state_of, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def view_of(found: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, An
     """Return what the page of an email shows; `chosen` are the parameters of its address."""
     email, message = found["email"] or {}, found["message"]
     bounced = any(event["event"] == "bounced" for event in found["events"])
-    label, mood = mood_of(email.get("status") or "deleted", bounced=bounced)
+    label, mood = state_of(email.get("status") or "deleted", bounced=bounced)
     shown: dict[str, Any] = {
         "to": message["to"] if message else email["recipient_email"],
         "subject": (message["subject"] if message else email["subject"]) or "(no subject yet)",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_REFUSED = MailgresError(
+REFUSED = MailgresError(
     "The database role of the inbox may not read it", "Connect as a member of mailgres_operator."
 )
 
@@ -23,7 +23,7 @@ class InboxStore:
     """Runs the queries of the inbox; every error is one of ours."""
 
     def __init__(self, url: str) -> None:
-        self._pool = Pool(url, "inbox/inbox.sql", "mailgres inbox", _REFUSED)
+        self._pool = Pool(url, "inbox/inbox.sql", "mailgres inbox", REFUSED)
         self._ask = self._pool.ask
 
     def check(self) -> None:

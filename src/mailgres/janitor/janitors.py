@@ -12,9 +12,11 @@ from mailgres.janitor import notify
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-    from typing import Any, LiteralString
+    from typing import Any, LiteralString, Self
 
     import psycopg
+
+    from mailgres.settings import Settings
 
     Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
     After = Callable[[str, Sequence[Any], "AlertTargets", Connect], None]
@@ -27,6 +29,11 @@ class AlertTargets:
     email: str | None = None
     webhook: str | None = field(default=None, repr=False)
     webhook_format: str = "auto"
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the targets that settings name."""
+        return cls(settings.alert_email, settings.alert_webhook, settings.alert_webhook_format)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 
-from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.page.emails import Emails
 from mailgres.page.guard import Guard, Rule
 from mailgres.page.handlers import Handlers
@@ -22,12 +19,11 @@ from mailgres.page.sign_in import Gate, Proxy
 from mailgres.page.store import REFUSED, PageStore
 from mailgres.page.templates import Templates
 from mailgres.page.users import Role
-from mailgres.safe_errors import where
 from mailgres.web import (
     HEADERS,
     LOOPBACK,
     AtATime,
-    NotAllowed,
+    Problems,
     files_in,
     relative,
     static_route,
@@ -41,10 +37,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from mailgres.page.sign_in import SignIn
-
-log = logging.getLogger(__name__)
-
-_TITLES = {403: "This is not allowed", 404: "This is not here", 409: "This cannot be done now"}
+    from mailgres.web import NotAllowed
 
 
 @dataclass(frozen=True)
@@ -71,14 +64,11 @@ class Page:
         ]
         guard = Guard(gate, hosts, read_only=looks.read_only)
         self._looks = looks
+        shown = {"environment": looks.environment}
+        problems = Problems("page", pages, self._sign_in, REFUSED, **shown)
         self._app = Starlette(
             routes=[static_route(files_in(STATIC)), *(guard.route(rule) for rule in self.rules)],
-            exception_handlers={
-                HTTPException: self._refuse_http,
-                NotAllowed: self._refuse_access,
-                MailgresError: self._refuse,
-                Exception: self._fail,
-            },
+            exception_handlers=problems.handlers(),
         )
         self._app.router.redirect_slashes = False
         self._bounded = AtATime(self._app)
@@ -95,50 +85,11 @@ class Page:
         """Close the connections."""
         self.store.close()
 
-    async def _refuse_http(self, request: Request, error: Exception) -> Response:
-        """Answer what there is not, and what a person may not do."""
-        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-        title = _TITLES.get(error.status_code, "This cannot be done")
-        known = error.status_code in (400, 403, 404, 409)
-        text = str(error.detail) if known else "Go back to the queue."
-        return self._problem(request, error.status_code, title, text, error.headers)
-
-    async def _refuse_access(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, NotAllowed)  # noqa: S101 - registered for it
-        if error.reason:
-            return PlainTextResponse(f"{error.reason}\n", 403, HEADERS)
+    def _sign_in(self, request: Request, error: NotAllowed) -> Response:
         if not self._looks.has_form:
             return PlainTextResponse("Sign in first.\n", 403, HEADERS)
-        values = self._common(request) | {"wrong": error.wrong, "wait": 0}
-        return pages("sign_in.html", values, 403)
-
-    async def _refuse(self, request: Request, error: Exception) -> Response:
-        """Answer an error of the database; if it is away, the page comes back by itself."""
-        assert isinstance(error, MailgresError)  # noqa: S101 - registered for it
-        if isinstance(error, DatabaseUnreachable):
-            text = "The database does not answer. This page loads again every 2 seconds."
-            return self._problem(request, 503, "The database is away", text, {"Refresh": "2"})
-        status = 403 if error is REFUSED else 400
-        return self._problem(request, status, error.message, error.hint or "")
-
-    async def _fail(self, request: Request, error: Exception) -> Response:
-        log.error("a request of the page failed: %s", where(error), extra={"action": "page"})
-        return self._problem(request, 500, "Something went wrong", "The log says where.")
-
-    def _problem(
-        self,
-        request: Request,
-        status: int,
-        title: str,
-        text: str,
-        headers: object = None,
-    ) -> Response:
-        values = self._common(request) | {"title": title, "text": text}
-        given = dict(headers) if isinstance(headers, dict) else None
-        return pages("problem.html", values, status, given)
-
-    def _common(self, request: Request) -> dict[str, object]:
-        return {"base": relative(request), "environment": self._looks.environment}
+        shown = {"base": relative(request), "environment": self._looks.environment}
+        return pages("sign_in.html", {**shown, "wrong": error.wrong, "wait": 0}, 403)
 
 
 def rules_of(handlers: Handlers, emails: Emails) -> list[Rule]:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mailgres import runbook
 from mailgres.page import words
-from mailgres.page.words import BAD, GOOD, PLAIN, WAITING
 from mailgres.providers.explain import explain
+from mailgres.timeline import (
+    PLAIN,
+    WAITING,
+    Step,
+    mood_of,
+    most_attempts,
+    reported,
+    result_of,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_EVENTS = {
-    "sent": ("sent", GOOD),
-    "delivered": ("delivered", GOOD),
-    "retry": ("failed, will be retried", BAD),
-    "deferred": ("deferred, no retry is spent", WAITING),
-    "dead": ("dead", BAD),
-    "failed": ("reported as failed", BAD),
-    "bounced": ("bounced", BAD),
-    "complained": ("reported as spam", BAD),
-    "given_back": ("given back unsent", PLAIN),
-    "lost": ("its worker was lost", BAD),
-    "reopened": ("retried by hand", PLAIN),
-    "cancelled": ("cancelled", PLAIN),
-    "rescheduled": ("rescheduled", PLAIN),
-    "copy_refused": ("a copy was refused", BAD),
-}
 _CLASSES = {
     "transient": "A fault that passes.",
     "rate": "The provider asked for fewer emails a second.",
@@ -45,26 +37,13 @@ _EVER = datetime.max.replace(tzinfo=UTC)
 _BULLET = re.compile(r"^- `(\w+)`: (.+(?:\n  .+)*)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step in the life of an email: when, what, and why."""
-
-    at: str
-    title: str
-    mood: str
-    detail: str = ""
-    cause: str = ""
-    by: str = ""
-
-
 def steps_of(found: Mapping[str, Any]) -> list[Step]:
     """Return the steps, oldest first, and what comes next."""
     email = found["email"]
-    most = email["max_retries"] + 1
-    about = f"at most {most} attempts" if most > 1 else "one attempt"
+    about = most_attempts(email)
     if email["scheduled_for"]:
         about += f", not before {words.clock(email['scheduled_for'])}"
-    steps = [*map(_logged, found["log"]), *map(_reported, found["events"])]
+    steps = [*map(_logged, found["log"]), *map(reported, found["events"])]
     steps.sort(key=lambda step: words.instant(step.at) or _EVER)
     first = Step(email["created_at"], "enqueued", PLAIN, about)
     return [first, *steps, *_next(found)]
@@ -101,39 +80,20 @@ def _runbook() -> dict[str, str]:
 
 
 def _logged(entry: Mapping[str, Any]) -> Step:
-    title, mood = _EVENTS.get(entry["event"], (str(entry["event"]), PLAIN))
-    if entry["claimed_at"] and entry["event"] not in ("given_back", "cancelled"):
-        title = f"attempt {entry['attempt']}: {title}"
     has_fault = entry["event"] in ("retry", "dead", "deferred")
     cause = meaning_of(entry["error_code"], entry["error_class"]) if has_fault else ""
     by = f"worker {entry['worker']}" if entry["worker"] else entry.get("role") or ""
-    return Step(entry["at"], title, mood, "; ".join(_details(entry)), cause, by)
+    mood = mood_of(entry["event"])
+    return Step(entry["at"], title_of(entry), mood, "; ".join(_details(entry)), cause, by)
 
 
 def _details(entry: Mapping[str, Any]) -> Iterator[str]:
-    if entry["claimed_at"] and entry["provider"]:
-        took = entry["duration_ms"]
-        yield entry["provider"] + (f" in {took} ms" if took is not None else "")
-    if fault := " ".join(filter(None, (entry["error_class"], entry["error_code"]))):
-        yield fault
-    if entry["dead_reason"] and entry["dead_reason"] != entry["error_class"]:
-        yield str(entry["dead_reason"])
-    if entry["error_message"]:
-        yield entry["error_message"]
+    yield from result_of(entry)
     due, at = words.instant(entry["next_retry_at"]), words.instant(entry["at"])
     if due and at and due > at:
         yield f"next attempt in {words.length(due - at)}"
     if entry["event"] == "sent" and entry["provider_message_id"]:
         yield f"id {entry['provider_message_id']}"
-
-
-def _reported(event: Mapping[str, Any]) -> Step:
-    """Return what the provider reported later."""
-    title, mood = _EVENTS.get(event["event"], (str(event["event"]), PLAIN))
-    detail = event.get("detail") or {}
-    about = filter(None, (event["kind"], event["reason"], detail.get("text")))
-    by = f"reported by {event['provider']}" if event["provider"] else "reported"
-    return Step(event["occurred_at"], title, mood, ", ".join(map(str, about)), by=by)
 
 
 def _next(found: Mapping[str, Any]) -> list[Step]:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-GOOD, BAD, WAITING, PLAIN = "good", "bad", "waiting", "plain"
+from mailgres.timeline import BAD, GOOD, PLAIN, WAITING
+
+__all__ = [
+    "BAD",
+    "GOOD",
+    "PLAIN",
+    "STATUSES",
+    "WAITING",
+    "age",
+    "clock",
+    "instant",
+    "length",
+]
+
 STATUSES = {
     "pending": ("waiting", WAITING),
     "sending": ("being sent", WAITING),

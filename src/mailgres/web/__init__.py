@@ -1,8 +1,8 @@
 """What the pages in a browser have in common: the inbox and the operator's page stand on it.
 
-Who calls (`access`), how pages are written (`rendering`), forms and addresses (`requests`), short
-transactions on a few connections (`pool`) in threads of their own (`limits`), and the closed frame
-of an email (`frame`).
+Who calls (`access`), how pages are written (`rendering`), forms and addresses (`requests`), what
+failed requests get (`problems`), short transactions on a few connections (`pool`) in threads of
+their own (`limits`), and the closed frame of an email (`frame`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from mailgres.web.access import LOOPBACK, Hosts, Signer, is_own_origin, is_same
 from mailgres.web.limits import AtATime, in_thread
 from mailgres.web.pool import Pool
+from mailgres.web.problems import Problems
 from mailgres.web.rendering import HEADERS, Pages, files_in, static_route
 from mailgres.web.requests import (
     NotAllowed,
@@ -28,6 +29,7 @@ __all__ = [
     "NotAllowed",
     "Pages",
     "Pool",
+    "Problems",
     "Signer",
     "as_time",
     "as_uuid",

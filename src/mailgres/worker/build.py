@@ -143,9 +143,7 @@ def running_janitors(pipeline: Pipeline, *, working: bool = True) -> Iterator[No
     nobody would notice that the requests have stopped.
     """
     settings, store = pipeline.settings, pipeline.store
-    alerts = AlertTargets(
-        settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
-    )
+    alerts = AlertTargets.of(settings)
     known_as = WorkerInfo(
         settings.worker_name,
         __version__,

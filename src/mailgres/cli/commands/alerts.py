@@ -180,9 +180,7 @@ def reset_webhook(*, dry_run: bool, database_url: str | None) -> None:
 
 
 def _notify(settings: Settings) -> None:
-    reported = janitors.AlertTargets(
-        settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
-    )
+    reported = janitors.AlertTargets.of(settings)
     worker = janitors.WorkerInfo("", __version__, alerts=reported)
     # Without a chunk it takes no dead letters to log: the log is that of the workers.
     notifier = replace(janitors.JANITORS["notify"], chunk=None)

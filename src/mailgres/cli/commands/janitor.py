@@ -108,9 +108,7 @@ def _do_all(settings: Settings, *, dry_run: bool) -> None:
 
 def _do(picked: Janitor, settings: Settings, worker: str, *, dry_run: bool) -> None:
     """Run a janitor once and report it in a line of JSON."""
-    alerts = janitors.AlertTargets(
-        settings.alert_email, settings.alert_webhook, settings.alert_webhook_format
-    )
+    alerts = janitors.AlertTargets.of(settings)
     given = janitors.WorkerInfo(worker, __version__, alerts=alerts)
     url = settings.database_url
     do = janitors.rehearse if dry_run else janitors.run

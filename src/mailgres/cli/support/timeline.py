@@ -6,24 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mailgres.cli.support.output import INFINITY, instant, moment
+from mailgres.timeline import most_attempts, result_of, title_of
 from mailgres.values.kinds import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
-
-EVENTS = {
-    "retry": "failed, will be retried",
-    "deferred": "deferred, not counted as a retry",
-    "dead": "dead",
-    "given_back": "given back unsent",
-    "lost": "lease lost",
-    "reopened": "retried by hand",
-    "cancelled": "cancelled",
-    "rescheduled": "rescheduled",
-    "copy_refused": "a copy was refused",
-}
-"""Texts for events whose names are not clear enough."""
 
 _MINUTE = 60
 _AGES = 36500 * 86400
@@ -36,7 +24,7 @@ def timeline(found: dict[str, Any]) -> tuple[Line, list[Line]]:
     email = found["email"]
     start = instant(email["created_at"])
     lines = [
-        *((entry["at"], _what(entry), _detail_text(entry)) for entry in found["log"]),
+        *((entry["at"], title_of(entry), _detail_text(entry)) for entry in found["log"]),
         *((entry["received_at"], *_reported(entry)) for entry in found.get("events", ())),
     ]
     lines.sort(key=lambda line: instant(line[0]))
@@ -48,19 +36,12 @@ def timeline(found: dict[str, Any]) -> tuple[Line, list[Line]]:
 
 
 def _enqueued(email: dict[str, Any], start: datetime) -> str:
-    parts = [f"at most {email['max_retries'] + 1} attempts"]
+    parts = [most_attempts(email)]
     if email["scheduled_for"]:
         parts.append(f"for {moment(email['scheduled_for'])}")
     if email["expires_at"]:
         parts.append(f"expires after {length(instant(email['expires_at']) - start)}")
     return ", ".join(parts)
-
-
-def _what(entry: dict[str, Any]) -> str:
-    event = str(entry["event"])
-    what = EVENTS.get(event, event)
-    made = entry["claimed_at"] and event not in ("given_back", "cancelled")
-    return f"attempt {entry['attempt']}: {what}" if made else what
 
 
 def _reported(event: dict[str, Any]) -> tuple[str, str]:
@@ -83,15 +64,7 @@ def _detail_text(entry: dict[str, Any]) -> str:
 
 def _details(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the provider, the result, its reason and the next attempt."""
-    if entry["claimed_at"] and entry["provider"]:
-        took = entry["duration_ms"]
-        yield entry["provider"] + (f" in {took} ms" if took is not None else "")
-    if fault := " ".join(filter(None, (entry["error_class"], entry["error_code"]))):
-        yield fault
-    if entry["dead_reason"] and entry["dead_reason"] != entry["error_class"]:
-        yield str(entry["dead_reason"])
-    if entry["error_message"]:
-        yield entry["error_message"]
+    yield from result_of(entry)
     if entry["next_retry_at"]:
         yield _next(entry["next_retry_at"], entry["at"])
     if entry["event"] == "sent" and entry["provider_message_id"]:
