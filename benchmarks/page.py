@@ -5,7 +5,8 @@
 The emails of the benchmark `monitoring`. Every page and fragment is requested as an operator and
 as a viewer, on a new connection each time, as the server closes them. The figures of the queue
 are asked anew for each request, which the page itself does at most every two seconds. Then fifty
-browsers ask for live figures, and one, for as long: how often is the database asked?
+browsers ask for live figures, and one, for as long: how often is the database asked? At last the
+dry run of each bulk action is requested, over 100,000 emails among the others.
 """
 
 from __future__ import annotations
@@ -35,8 +36,27 @@ GOAL_MS = 200
 ROUNDS = 40
 EMAILS, WAITING, DELTAS = 10_000_000, 100_000, 5_000
 BROWSERS, WATCHED_SECONDS = 50, 10.0
+DRY_RUN, DRY_RUN_GOAL_MS = 100_000, 1000
 SECRET, VIEWER_SECRET = "a-secret-of-operators", "a-secret-of-viewers"
 OK, SEE_OTHER = 200, 303
+
+
+DEAD = """
+    INSERT INTO email_queue (template_type, recipient_email, payload, status, dead_at, dead_reason,
+                             error_code, error_message, tenant_id)
+    SELECT 'bulk', 'user' || n || '@example.com', '{}', 'failed', now(), 'exhausted', 'busy',
+           'too busy', 'tenant_' || n %% 50
+    FROM generate_series(1, %s) n
+"""
+WAITING_TOO = """
+    INSERT INTO email_queue (template_type, recipient_email, payload, tenant_id)
+    SELECT 'bulk', 'user' || n || '@example.com', '{}', 'tenant_' || n %% 50
+    FROM generate_series(1, %s) n
+"""
+SUPPRESSED = """
+    INSERT INTO email_suppressions (recipient_email, reason)
+    SELECT 'user' || n * 100 || '@example.com', 'manual' FROM generate_series(1, 10000) n
+"""
 
 
 class Browser:
@@ -129,6 +149,26 @@ def measure(port: int, asked: dict[str, str], rounds: int) -> dict[str, Any]:
     return found
 
 
+def dry_runs(conn: psycopg.Connection, port: int, emails: int, rounds: int) -> dict[str, Any]:
+    """Measure the dry run of each bulk action, over so many emails."""
+    for statement in (DEAD, WAITING_TOO):
+        conn.execute(statement, (emails,), prepare=False)
+    conn.execute(SUPPRESSED)
+    conn.execute("VACUUM (ANALYZE) email_queue, email_suppressions")
+    browser, found = Browser(port, SECRET), {}
+    for name, query in (
+        ("retry", "status=failed&template=bulk&action=retry"),
+        ("cancel", "status=pending&template=bulk&action=cancel"),
+        ("reschedule", "status=pending&template=bulk&action=reschedule&at=2099-01-01T00:00"),
+    ):
+        call = partial(browser.get, f"/bulk/new?{query}")
+        if "emails would be" not in call():
+            sys.exit(f"the dry run of {name} found nothing")
+        (times,) = harness.in_turn(rounds, call)
+        found[name] = harness.milliseconds(times)
+    return found
+
+
 def watched(opened: page.Page, port: int, browsers: int, seconds: float) -> int:
     """Return how often the database is asked while browsers show the queue."""
     known = [Browser(port, SECRET) for _ in range(browsers)]
@@ -159,6 +199,7 @@ def main(*, trial: bool) -> None:
                 one = watched(opened, port, 1, seconds)
                 overview.FRESH_SECONDS = 0.0
                 found = measure(port, paths(conn), rounds)
+                dry = dry_runs(conn, port, 500 if trial else DRY_RUN, rounds)
             slowest = max(found, key=lambda name: found[name]["p95_ms"])
             result = {
                 "trial": trial,
@@ -166,6 +207,7 @@ def main(*, trial: bool) -> None:
                 "goal_p95_ms": GOAL_MS,
                 "slowest": {"page": slowest, "p95_ms": found[slowest]["p95_ms"]},
                 "pages": found,
+                "dry_runs": {"emails": DRY_RUN, "goal_p95_ms": DRY_RUN_GOAL_MS, **dry},
                 "asked_by_browsers": {str(browsers): many, "1": one},
             }
             harness.report("page", conn, result)

@@ -31,6 +31,10 @@ $$SELECT mailgres.purge_archive(500) WHERE pg_catalog.pg_try_advisory_xact_lock(
 SELECT cron.schedule('mailgres-delete_expired_emails', '* * * * *',
 $$SELECT mailgres.delete_expired_emails(1000) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.delete_expired_emails'))$$);
 
+-- run_bulk_actions: retries, cancels or reschedules the emails of bulk actions.
+SELECT cron.schedule('mailgres-run_bulk_actions', '* * * * *',
+$$SELECT mailgres.run_bulk_actions(200) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.run_bulk_actions'))$$);
+
 -- report_captured: records the events that the provider capture simulates.
 SELECT cron.schedule('mailgres-report_captured', '* * * * *',
 $$SELECT mailgres.report_captured(100) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext('mailgres.janitor.report_captured'))$$);

@@ -23,7 +23,7 @@ janitors(names) AS (VALUES ('
     mailgres.log_dead_letters mailgres.record_webhook_result mailgres.measure_depth
     mailgres.delete_expired_rollups mailgres.match_email_events mailgres.template_contents mailgres.unintended_grants mailgres.record_janitor_run
     mailgres.failing_janitors mailgres.report_captured mailgres.delete_captured mailgres.delete_expired_suppressions mailgres.quarantine_state
-    mailgres.compare_objects')),
+    mailgres.compare_objects mailgres.run_bulk_actions')),
 -- functions that a plain INSERT or UPDATE of email_queue calls: defaults, and checks of its columns
 called_by_writes(names) AS (VALUES ('
     mailgres.now mailgres.uuid_v7 mailgres.is_address mailgres.is_sender mailgres.are_addresses
@@ -86,7 +86,8 @@ matrix(grantees, privileges, kind, objects) AS (
         mailgres.limit_tenant mailgres.pause_provider mailgres.resume_provider mailgres.reset_provider
         mailgres.set_route mailgres.pause_route mailgres.resume_route mailgres.set_tenant mailgres.route_states
         mailgres.find_emails mailgres.count_emails mailgres.check_emails mailgres.cancel_emails
-        mailgres.retry_emails mailgres.reschedule_emails mailgres.find_dead_letters mailgres.purge_dead_letters
+        mailgres.retry_emails mailgres.reschedule_emails mailgres.preview_bulk_action mailgres.start_bulk_action
+        mailgres.stop_bulk_action mailgres.resume_bulk_action mailgres.find_dead_letters mailgres.purge_dead_letters
         mailgres.pause_tenant mailgres.resume_tenant mailgres.set_tenant_weight mailgres.tenant_states
         mailgres.set_policy mailgres.set_defaults mailgres.suppress mailgres.unsuppress
         mailgres.find_suppressions mailgres.release_suppressions mailgres.explain_address

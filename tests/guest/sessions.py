@@ -260,6 +260,16 @@ STORY: tuple[Call, ...] = (
         "mailgres.reschedule_emails(ARRAY[%(two)s, %(three)s]::uuid[],"
         " %(now)s::timestamptz + interval '3 hours')"
     ),
+    _operator(
+        "code, emails FROM mailgres.preview_bulk_action('reschedule', '{}',"
+        ' \'{"scheduled_for": "2099-01-31T09:00Z"}\')'
+    ),
+    _operator(
+        "mailgres.start_bulk_action('reschedule', '{}',"
+        ' \'{"scheduled_for": "2099-01-31T09:00Z"}\')'
+    ),
+    _operator("mailgres.stop_bulk_action(1), mailgres.resume_bulk_action(1)"),
+    _operator("mailgres.run_bulk_actions()"),
     _operator('count(*) FROM mailgres.find_emails(\'{"status": ["pending"]}\')'),
     _operator("mailgres.count_emails('{}')"),
     _operator("id FROM mailgres.find_dead_letters() ORDER BY dead_at"),

@@ -146,6 +146,13 @@ def delete_captured(harness: JanitorHarness) -> Callable[[], bool]:
     return lambda: harness.value("SELECT count(*) FROM mailgres.captured") == 0
 
 
+def run_bulk_actions(harness: JanitorHarness) -> Callable[[], bool]:
+    (queue_id,) = put(harness, "failed")
+    harness.run("SELECT mailgres.start_bulk_action('retry', '{}')")
+    status = "SELECT status FROM email_queue WHERE id = %s"
+    return lambda: harness.value(status, queue_id) == "pending"
+
+
 def delete_expired_suppressions(harness: JanitorHarness) -> Callable[[], bool]:
     add = """
         INSERT INTO email_suppressions (recipient_email, reason, expires_at)
@@ -173,7 +180,7 @@ SCENARIOS = {
             delete_expired_emails,
         ),
         *(delete_stale_workers, notify, report_captured, delete_captured),
-        delete_expired_suppressions,
+        *(delete_expired_suppressions, run_bulk_actions),
     )
 }
 

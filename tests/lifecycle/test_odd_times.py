@@ -28,6 +28,7 @@ JANITORS = [
     "measure_depth",
 ]
 JANITORS += ["notify", "delete_expired_rollups", "delete_expired_suppressions"]
+JANITORS += ["run_bulk_actions"]
 VIEWS = "SELECT viewname FROM pg_views WHERE schemaname = 'public' AND viewname LIKE 'email%'"
 TIMES = """
     SELECT attname AS name FROM pg_attribute

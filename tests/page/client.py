@@ -10,6 +10,7 @@ from typing import Any
 
 from mailgres import page
 from mailgres.http.server import Server
+from support.browser import Browser
 from support.web_client import Answer, WebClient
 
 SECRET = "the-secret-of-operators"
@@ -54,3 +55,8 @@ def running(app: Any, opened: page.Page) -> Iterator[Client]:
         finally:
             server.stop()
             opened.close()
+
+
+def at(window: Browser, path: str) -> str:
+    """Return the address of a path of the page that a browser shows."""
+    return "/".join(window.url.split("/")[:3]) + path

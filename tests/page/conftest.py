@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from page.client import VIEWER_SECRET, Client, serving
+from page.client import SECRET, VIEWER_SECRET, Client, serving
+from support.browser import Browser
 from support.queue import Queue
 
 
@@ -32,3 +33,27 @@ def operator(stranger: Client) -> Client:
 def viewer(stranger: Client) -> Client:
     """A client that entered the secret of viewers."""
     return stranger.sign_in(VIEWER_SECRET, "vic")
+
+
+@pytest.fixture
+def window(chromium: Browser, stranger: Client) -> Iterator[Browser]:
+    """The browser, at the form of the test's own page."""
+    chromium.resize(1280, 900)
+    chromium.cdp("Network.clearBrowserCookies")  # ports do not keep them apart
+    chromium.open(f"http://127.0.0.1:{stranger.port}/")
+    try:
+        yield chromium
+    finally:
+        chromium.use_scripts(enabled=True)
+        chromium.prefer("light")
+        chromium.cdp("Page.navigate", url="about:blank")
+
+
+@pytest.fixture
+def signed_in(window: Browser) -> Browser:
+    """The browser, as an operator."""
+    window.type("input[name=name]", "ana")
+    window.type("input[name=secret]", SECRET)
+    window.click("button.primary")
+    window.until(lambda: "Due now" in window.text(), "the queue is shown")
+    return window

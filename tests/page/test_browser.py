@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from page.client import SECRET, Client
+from page import bulk
+from page.client import Client, at
 from page.sending import enqueue, kill
 from support.browser import Browser
 from support.queue import Queue
@@ -23,35 +23,8 @@ PATHS = (
     *("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html"),
     *("/dead-letters", "/providers", "/routes", "/tenants", "/alerts", "/suppressions"),
     *("/templates", "/templates?name=welcome_user"),
+    *("/bulk", "/bulk/1", "/bulk/new?status=failed&action=retry"),
 )
-
-
-@pytest.fixture
-def window(chromium: Browser, stranger: Client) -> Iterator[Browser]:
-    """The browser, at the form of the test's own page."""
-    chromium.resize(1280, 900)
-    chromium.cdp("Network.clearBrowserCookies")  # ports do not keep them apart
-    chromium.open(f"http://127.0.0.1:{stranger.port}/")
-    try:
-        yield chromium
-    finally:
-        chromium.use_scripts(enabled=True)
-        chromium.prefer("light")
-        chromium.cdp("Page.navigate", url="about:blank")
-
-
-@pytest.fixture
-def signed_in(window: Browser) -> Browser:
-    """The browser, as an operator."""
-    window.type("input[name=name]", "ana")
-    window.type("input[name=secret]", SECRET)
-    window.click("button.primary")
-    window.until(lambda: "Due now" in window.text(), "the queue is shown")
-    return window
-
-
-def at(window: Browser, path: str) -> str:
-    return "/".join(window.url.split("/")[:3]) + path
 
 
 def test_an_operator_signs_in_filters_reads_why_an_email_died_and_retries_it(
@@ -117,6 +90,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
         pytest.skip("axe-core is not installed: npm install --no-save axe-core@4")
     queue_id = enqueue(queue)
     kill(queue, queue_id)
+    bulk.stopped(queue)
     queue.run("SELECT mailgres.set_alert_rule('dead_letters', p_threshold => 0)")
     window = signed_in
     window.prefer(scheme)
@@ -131,6 +105,7 @@ def test_no_page_breaks_a_rule_of_accessibility(
 def test_every_page_fits_its_width(signed_in: Browser, queue: Queue, width: int) -> None:
     queue_id = enqueue(queue, "a-very-long-address-of-a-person@subdomain.example.com")
     kill(queue, queue_id, message="x" * 300)
+    bulk.stopped(queue)
     window = signed_in
     window.resize(width, 900)
     for path in PATHS:

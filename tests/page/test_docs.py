@@ -36,7 +36,7 @@ def test_the_example_application_of_the_page_signs_people_in_by_its_own_rules() 
 
 
 def test_the_grant_that_page_md_shows_is_enough(queue: Queue) -> None:
-    (grant,) = blocks("sql")
+    grant, _ = blocks("sql")
     queue.run("CREATE ROLE page_docs CREATEROLE")
     try:
         queue.run("GRANT mailgres_operator, mailgres_analyst TO page_docs WITH ADMIN OPTION")
@@ -45,6 +45,12 @@ def test_the_grant_that_page_md_shows_is_enough(queue: Queue) -> None:
     finally:
         queue.run("RESET ROLE")
         queue.run("DROP ROLE page_docs")
+
+
+def test_the_dry_run_that_page_md_shows_counts_emails(queue: Queue) -> None:
+    _, preview = blocks("sql")
+    queue.enqueue("newsletter", subject="Hi", text="Hello")
+    assert [(row.code, row.emails) for row in queue.rows(preview)] == [(None, 1)]
 
 
 def test_page_md_names_every_setting_of_the_page() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from e2e.harness import E2eHarness
+from page import bulk
 from service.harness import Site, site
+from worker.harness import until
 
 HOST = "ops.example.com"
 SECRET = "a-secret-of-the-page"
@@ -53,6 +56,24 @@ def test_without_the_option_page_the_service_has_no_page(harness: E2eHarness) ->
     harness.variables |= {"MAILGRES_PROVIDERS": "capture", "MAILGRES_PAGE_SECRET": SECRET}
     with site(harness) as running:
         assert running.get("/page/").status == 404
+
+
+def test_a_bulk_action_goes_on_after_a_kill_and_restart_of_the_service(
+    harness: E2eHarness,
+) -> None:
+    harness.variables |= {"MAILGRES_PROVIDERS": "capture", "MAILGRES_PAGE_SECRET": SECRET}
+    bulk.fill(harness, 600)
+    bulk.close_gate(harness, 200)
+    bulk.start(harness)
+    with site(harness, "serve", "--page") as killed:
+        until(lambda: bulk.action(harness).done == 200, "it is at the gate", 60)
+        killed.process.popen.send_signal(signal.SIGKILL)
+        killed.process.popen.wait(60)
+        bulk.open_gate(harness)
+        with site(harness, "serve", "--page"):
+            until(lambda: bulk.action(harness).state == "done", "it is done", 60)
+    changed = bulk.changes(harness)
+    assert (changed.changes, changed.emails) == (600, 600)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.report_captured": _JANITOR,
     "mailgres.delete_captured": _JANITOR,
     "mailgres.delete_expired_suppressions": _JANITOR,
+    "mailgres.run_bulk_actions": _JANITOR,
     "mailgres.inbox": {OPERATOR},
     "mailgres.inbox_state": {OPERATOR},
     "mailgres.inbox_email": {OPERATOR},
@@ -137,6 +138,10 @@ EXECUTE: Final[dict[str, set[str]]] = {
     "mailgres.cancel_emails": {OPERATOR},
     "mailgres.retry_emails": {OPERATOR},
     "mailgres.reschedule_emails": {OPERATOR},
+    "mailgres.preview_bulk_action": {OPERATOR},
+    "mailgres.start_bulk_action": {OPERATOR},
+    "mailgres.stop_bulk_action": {OPERATOR},
+    "mailgres.resume_bulk_action": {OPERATOR},
     "mailgres.find_dead_letters": {OPERATOR},
     "mailgres.purge_dead_letters": {OPERATOR},
     "mailgres.pause_tenant": {OPERATOR},
@@ -229,6 +234,8 @@ INTERNAL: Final = {
         tokens_of used_of_quota mark_limited wake
         is_probe_due warn_uncertain with_settings with_whole_batches redact_addresses
         capturing_routes inbox_index is_in_inbox take_capture_fault
+        add_refusals bulk_filter bulk_options change_emails current_actor
+        delete_expired_bulk_actions run_bulk_chunk
         """
     )
     | _OF_ALERTS
@@ -292,6 +299,8 @@ TABLES: Final[dict[str, dict[str, set[str]]]] = {
     "public.email_suppressions": {OPERATOR: _ALL, SERVICE: _ALL},
     "public.email_dead_letters": {OPERATOR: _READ},
     "mailgres.alert_rules": {OPERATOR: _READ | {"UPDATE"}},
+    "mailgres.bulk_actions": _OPERATOR_READS,
+    "mailgres.bulk_action_emails": _OPERATOR_READS,
     "mailgres.alerts": _OPERATOR_READS,
     "mailgres.attachments": _WORKER_READS,
     "mailgres.buckets": _OPERATOR_READS,

@@ -106,6 +106,13 @@ _TABLE = (
         seconds=60,
         chunk=1000,
     ),
+    # The operator's page runs it, too, so that an action goes on while no worker runs.
+    _janitor(
+        "run_bulk_actions",
+        "retries, cancels or reschedules the emails of bulk actions",
+        seconds=2,
+        chunk=200,
+    ),
     # As the webhook of a provider would.
     _janitor(
         "report_captured",

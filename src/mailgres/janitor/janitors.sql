@@ -30,6 +30,9 @@ SELECT mailgres.fold_rollups(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lo
 -- delete_expired_rollups --
 SELECT mailgres.delete_expired_rollups(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 
+-- run_bulk_actions --
+SELECT mailgres.run_bulk_actions(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
+
 -- report_captured --
 SELECT mailgres.report_captured(%(chunk)s) WHERE pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%(lock)s))
 

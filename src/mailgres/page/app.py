@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 
+from mailgres.page.bulk import Bulk
+from mailgres.page.bulk_runner import BulkRunner
 from mailgres.page.emails import Emails
 from mailgres.page.guard import Guard, Rule
 from mailgres.page.handlers import Handlers
@@ -56,10 +58,12 @@ class Page:
         self.store = PageStore(url)
         self.gate = gate
         self.overview = Overview(self.store)
+        self.bulk_runner = BulkRunner(self.store, is_off=looks.read_only)
         handlers = Handlers(self.store, gate, self.overview, looks)
         self.rules = [
             *rules_of(handlers, Emails(self.store, handlers)),
             *rules_of_operating(Operate(self.store, handlers)),
+            *rules_of_bulk(Bulk(self.store, handlers, self.bulk_runner)),
             *rules_of_templates(Templates(self.store, handlers)),
         ]
         guard = Guard(gate, hosts, read_only=looks.read_only)
@@ -78,11 +82,16 @@ class Page:
         await with_slash(self._bounded, scope, receive, send)
 
     def check(self) -> None:
-        """Refuse a login of the database that may not act as viewer and operator."""
+        """Refuse a login of the database that may not act as viewer and operator.
+
+        From now on bulk actions go on, also those that another process left.
+        """
         self.store.check()
+        self.bulk_runner.wake()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Stop after the current chunk of a bulk action, and close the connections."""
+        self.bulk_runner.close()
         self.store.close()
 
     def _sign_in(self, request: Request, error: NotAllowed) -> Response:
@@ -132,6 +141,21 @@ def rules_of_operating(operate: Operate) -> list[Rule]:
         Rule("/suppressions", "GET", operator, operate.show_suppressions),
         Rule("/suppressions/add", "POST", operator, operate.suppress),
         Rule("/suppressions/remove", "POST", operator, operate.unsuppress),
+    ]
+
+
+def rules_of_bulk(bulk: Bulk) -> list[Rule]:
+    """Return the rules of bulk actions: every operator sees and stops all of them."""
+    operator = Role.OPERATOR
+    one = "/bulk/{number:int}"
+    return [
+        Rule("/bulk", "GET", operator, bulk.show_list),
+        Rule("/bulk/new", "GET", operator, bulk.show_new),
+        Rule("/bulk/start", "POST", operator, bulk.start),
+        Rule(one, "GET", operator, bulk.show),
+        Rule(f"{one}/live", "GET", operator, bulk.show_live, is_live=True),
+        Rule(f"{one}/stop", "POST", operator, bulk.stop),
+        Rule(f"{one}/resume", "POST", operator, bulk.resume),
     ]
 
 

@@ -46,6 +46,16 @@ class Filter:
         given = {name: getattr(self, name) for name in FIELDS if getattr(self, name)}
         return urlencode(given)
 
+    def as_json(self) -> dict[str, object]:
+        """Return the filter of `find_emails`."""
+        names = {"code": "error_code", "reason": "dead_reason"}
+        fields = ("status", *TEXTS, "reason")
+        found: dict[str, object] = {
+            names.get(name, name): [getattr(self, name)] for name in fields if getattr(self, name)
+        }
+        times = {"since": self.since_at, "until": self.until_at}
+        return found | {name: time.isoformat() for name, time in times.items() if time}
+
     def parameters(self) -> dict[str, object]:
         """Return the parameters of the queries."""
         texts = {name: getattr(self, name) or None for name in (*TEXTS, "reason")}

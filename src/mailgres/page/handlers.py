@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN = ("providers", "tenants", "alerts")
-SECTIONS = {Role.VIEWER: _SHOWN, Role.OPERATOR: (*_SHOWN, "routes", "templates", "suppressions")}
+_OPERATED = ("routes", "templates", "suppressions", "bulk")
+SECTIONS = {Role.VIEWER: _SHOWN, Role.OPERATOR: (*_SHOWN, *_OPERATED)}
 """What the menu has for each role."""
 
 

@@ -175,6 +175,34 @@ SELECT public.cancel_email(%(id)s, %(reason)s)
 -- reschedule --
 SELECT public.reschedule_email(%(id)s, %(at)s)
 
+-- preview_bulk_action --
+SELECT p.code, p.message, p.hint, p.emails
+FROM mailgres.preview_bulk_action(%(action)s, %(filter)s, %(options)s) p
+
+-- now --
+SELECT mailgres.now() AS now
+
+-- start_bulk_action --
+SELECT mailgres.start_bulk_action(%(action)s, %(filter)s, %(options)s) AS id
+
+-- stop_bulk_action --
+SELECT mailgres.stop_bulk_action(%(id)s)
+
+-- resume_bulk_action --
+SELECT mailgres.resume_bulk_action(%(id)s)
+
+-- run_bulk_actions --
+SELECT mailgres.run_bulk_actions(%(chunk)s) AS emails
+
+-- is_bulk_action_running --
+SELECT EXISTS (SELECT FROM mailgres.bulk_actions b WHERE b.state = 'running') AS is_running
+
+-- bulk_actions --
+SELECT to_jsonb(b) AS row FROM mailgres.bulk_actions b ORDER BY b.id DESC LIMIT 100
+
+-- bulk_action --
+SELECT to_jsonb(b) AS row FROM mailgres.bulk_actions b WHERE b.id = %(id)s
+
 -- providers --
 SELECT to_jsonb(p) AS row FROM public.email_providers p ORDER BY p.provider
 

@@ -66,6 +66,18 @@ class PageStore:
             1
         ]
 
+    def run_bulk_actions(self, chunk: int) -> tuple[int, bool]:
+        """Do a chunk of a bulk action; return its emails, and whether an action is running.
+
+        The action knows who started it. A request did not ask for this, so it is not counted.
+        """
+        _, (done,), (left,) = self._pool.run(
+            ("writer", {"role": DATABASE_ROLES[Role.OPERATOR], "actor": ""}),
+            ("run_bulk_actions", {"chunk": chunk}),
+            ("is_bulk_action_running", {}),
+        )
+        return done["emails"], left["is_running"]
+
     def read_with(self, role: Role, call: Callable[[Connection], T]) -> T:
         """Run a function with a connection as a role, read-only."""
         self.asked += 1

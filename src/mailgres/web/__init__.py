@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mailgres.web.access import LOOPBACK, Hosts, Signer, is_own_origin, is_same
 from mailgres.web.limits import AtATime, in_thread
-from mailgres.web.pool import Pool
+from mailgres.web.pool import TOO_SLOW, Pool
 from mailgres.web.problems import Problems
 from mailgres.web.rendering import HEADERS, Pages, files_in, static_route
 from mailgres.web.requests import (
@@ -24,6 +24,7 @@ from mailgres.web.requests import (
 __all__ = [
     "HEADERS",
     "LOOPBACK",
+    "TOO_SLOW",
     "AtATime",
     "Hosts",
     "NotAllowed",

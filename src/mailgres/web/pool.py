@@ -30,6 +30,10 @@ MOST_CONNECTIONS = 8
 NO_PRIVILEGE = "42501"
 
 
+TOO_SLOW = DatabaseUnreachable("The database took more than 5 seconds", "Try again.")
+"""The error of a transaction that was rolled back after its time limit."""
+
+
 class Pool:
     """Runs the queries of a file; every error is one of ours.
 
@@ -116,7 +120,7 @@ class Pool:
         if error.sqlstate == NO_PRIVILEGE:
             return self._refused
         if isinstance(error, psycopg.errors.QueryCanceled):
-            return DatabaseUnreachable("The database took more than 5 seconds", "Try again.")
+            return TOO_SLOW
         return from_database(error) or MailgresError(
             "The database refused the query", "See its log."
         )

@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.safe_errors import where
+from mailgres.web.pool import TOO_SLOW
 from mailgres.web.rendering import HEADERS
 from mailgres.web.requests import NotAllowed, relative
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+AWAY = "The database is away"
+UNKNOWN = (
+    "The database does not answer, so it is not known whether the change was made. Go back, load"
+    " the page again when the database is there, and look before you repeat it."
+)
 _TITLES = {403: "This is not allowed", 404: "This is not here", 409: "This cannot be done now"}
 _EXPLAINED = (400, 403, 404, 409)
 
@@ -70,9 +76,13 @@ class Problems:
 
     async def _refuse(self, request: Request, error: MailgresError) -> Response:
         """Answer an error of the database; if it is away, the page comes back by itself."""
+        if error is TOO_SLOW:
+            return self._answer(request, 503, error.message, "Nothing was changed. Try again.")
+        if isinstance(error, DatabaseUnreachable) and request.method == "POST":
+            return self._answer(request, 503, AWAY, UNKNOWN)  # a form is not sent twice
         if isinstance(error, DatabaseUnreachable):
             text = "The database does not answer. This page loads again every 2 seconds."
-            return self._answer(request, 503, "The database is away", text, {"Refresh": "2"})
+            return self._answer(request, 503, AWAY, text, {"Refresh": "2"})
         status = 403 if error is self._refused else 400
         return self._answer(request, status, error.message, error.hint or "")
 
