@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from support.postgres import Server
+from support.postgres import GIVEN_URL, Server
 
 SHAPES = Path(__file__).with_name("shapes")
+SUPABASE = {"anon", "authenticated", "service_role"}
 NAMES = sorted(each.name for each in SHAPES.iterdir() if each.is_dir())
 
 
@@ -23,10 +25,22 @@ def facts_of(shape: str) -> dict[str, Any]:
     return found
 
 
+@contextmanager
+def _no_role_left(server: Server) -> Iterator[None]:
+    """Drop the roles of Supabase that shapes made: a later migration would grant rights to them."""
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        known = "SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)"
+        before = {name for (name,) in admin.execute(known, [list(SUPABASE)])}
+        yield
+        if not GIVEN_URL:  # otherwise other test runs may use them
+            for name in SUPABASE - before:
+                admin.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
+
+
 @pytest.fixture
 def load(server: Server) -> Iterator[Callable[[str], str]]:
     """Load a shape into a database of its own and give its URL."""
-    with ExitStack() as databases:
+    with _no_role_left(server), ExitStack() as databases:
 
         def load(shape: str) -> str:
             url = databases.enter_context(server.database())
