@@ -1,24 +1,17 @@
-"""Answers: JSON, also for errors; and request bodies, read within limits of size and time."""
+"""Answers: JSON, also for errors."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
 
-LARGEST_BODY = 16 * 1024
-"""Largest request body in bytes."""
-BODY_SECONDS = 10.0
-"""Seconds that a body may take to arrive."""
 DRAIN_SECONDS = 2.0
 """Seconds for which a refused caller may go on sending."""
 
@@ -77,41 +70,3 @@ async def _drain(receive: Receive) -> None:
                 pass
     except TimeoutError:
         return
-
-
-async def read_body(request: Request, largest: int = LARGEST_BODY) -> bytes:
-    """Return the body; refuse it if it is too large, as soon as that is known, or too slow."""
-    too_large = Refused(413, "the body is too large", f"Send at most {largest} bytes.")
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > largest:
-        raise too_large
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > largest:
-                    raise too_large
-    except TimeoutError:
-        hint = f"Send it within {BODY_SECONDS:g} seconds."
-        raise Refused(408, "the body did not arrive in time", hint) from None
-    except ClientDisconnect:
-        raise Refused(400, "the body is not complete", "Send all of it.") from None
-    return bytes(body)
-
-
-async def read_object(request: Request) -> dict[str, Any]:
-    """Return the JSON object in the body; no body is an empty object."""
-    body = await read_body(request)
-    if not body.strip():
-        return {}
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refused(400, "the body is not JSON", EXAMPLE) from None
-    if not isinstance(found, dict):
-        raise Refused(400, "the body is not a JSON object", EXAMPLE)
-    return found
-
-
-EXAMPLE = 'Send nothing, or an object such as {"batchSize": 100}.'

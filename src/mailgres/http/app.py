@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from mailgres import __version__
 from mailgres.http.access import has_bearer, is_local
-from mailgres.http.answers import Answer, Refused, read_object
+from mailgres.http.answers import Answer, Refused
+from mailgres.http.bodies import read_object
 from mailgres.safe_errors import where
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from mailgres.http.answers import Answer, Refused, read_body
+from mailgres.http.answers import Answer, Refused
+from mailgres.http.bodies import Bodies
 from mailgres.webhooks import BadPayload, own, resend, ses, signature, sns
 from mailgres.webhooks.certificates import Certificates, Unavailable, get
 from mailgres.webhooks.events import read_json, read_object
@@ -48,6 +49,7 @@ class Webhooks:
     ) -> None:
         self._live = live
         self._recorder = recorder
+        self._bodies = Bodies()
         self._certificates = certificates or Certificates()
         self._confirm = confirm
 
@@ -64,7 +66,7 @@ class Webhooks:
         """Record an event of Resend."""
         name = request.path_params.get("account", "resend")
         account = self._account(name)
-        body = await read_body(request, LARGEST_BODY)
+        body = await self._bodies.read(request, LARGEST_BODY)
         event_id = _verified(body, request, account.options["webhook_secret"], "svix")
         event = _parsed(lambda: resend.parse(read_object(body), event_id))
         return await self._record([(account.name, event)])
@@ -72,7 +74,7 @@ class Webhooks:
     async def ses(self, request: Request) -> Response:
         """Record the events in a message of SNS, or confirm a subscription."""
         account = self._account_of_url(request.path_params["secret"])
-        body = await read_body(request, LARGEST_BODY)
+        body = await self._bodies.read(request, LARGEST_BODY)
         message = _parsed(lambda: sns.read_message(body))
         topics = account.options.get("webhook_topics", ())
         await self._blocking(lambda: sns.verify(message, topics, self._certificates.at))
@@ -85,7 +87,7 @@ class Webhooks:
 
     async def events(self, request: Request) -> Response:
         """Record events in our own format."""
-        body = await read_body(request, LARGEST_BODY)
+        body = await self._bodies.read(request, LARGEST_BODY)
         settings = self._live.current
         accounts = [each for each in settings.receivers() if each.kind not in {"resend", "ses"}]
         if not settings.events_secret and not accounts:
