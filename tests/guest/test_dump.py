@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from guest import archives
+from guest import archives, reported
 from guest.test_drift import faults
 from mailgres import migrate
 from support.cluster import Cluster
@@ -29,9 +29,7 @@ def populate(url: str) -> None:
         connection.execute("CREATE TABLE public.zebra (id int PRIMARY KEY)")
         connection.execute("INSERT INTO public.zebra VALUES (1)")
         queue = Queue(connection)
-        for _ in range(2):
-            queue.enqueue(payload=PAYLOAD)
-            queue.attempt("sent")
+        reported.populate(queue)
         queue.enqueue(payload=PAYLOAD)
         queue.attempt("permanent", code="550", message="no such user")
         queue.run("SELECT cancel_email(%s)", queue.enqueue(payload=PAYLOAD))
@@ -69,6 +67,7 @@ def check(url: str) -> None:
         queue.run("SELECT mailgres.fold_rollups()")
         counted = "SELECT sum(emails) FROM mailgres.counted_by_status WHERE status = 'sent'"
         assert queue.value(counted) == EVERY_STATUS["sent"] + 1
+        reported.check(queue)
 
 
 def custom(url: str, target: str, major: int, place: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +27,7 @@ from service.webhook_calls import (
     unmatched,
 )
 from support.concurrency import at_once
-from worker.harness import until
+from worker.harness import DEADLINE, until
 from worker.restartable import RestartableHarness
 
 
@@ -234,6 +236,37 @@ def test_secrets_and_keys_are_replaced_without_a_restart(
         write(tmp_path, "resend_webhook_secret = 'nonsense'\n")
         until(lambda: "the changed settings are not used" in running.process.log, "it is logged")
         assert call(running, payload, key=ACME).status == 200
+
+
+def test_no_call_is_refused_while_a_secret_replaces_another(
+    harness: E2eHarness, resend: ResendDouble, tmp_path: Path
+) -> None:
+    assert resend.url
+    text = "resend_webhook_secret = {}\n"
+    path = write(tmp_path, text.format(json.dumps(RESEND)))
+    payload = samples.resend("email.sent", samples.About())
+
+    def until_set(running: Site, key: str, ended: Event) -> list[int]:
+        statuses = [call(running, payload, key=key).status]
+        while not ended.is_set():
+            statuses.append(call(running, payload, key=key).status)
+        return statuses
+
+    with site(harness, config=str(path)) as running, ThreadPoolExecutor(2) as callers:
+        ended, changed = Event(), Event()
+        try:
+            old = callers.submit(until_set, running, RESEND, changed)
+            write(tmp_path, text.format(json.dumps([RESEND, ACME])))
+            until(lambda: call(running, payload, key=ACME).status == 200, "the new one is accepted")
+            new = callers.submit(until_set, running, ACME, ended)
+            changed.set()
+            assert set(old.result(DEADLINE)) == {200}
+            write(tmp_path, text.format(json.dumps(ACME)))
+            until(lambda: call(running, payload).status == 401, "the old one is refused")
+        finally:
+            changed.set()
+            ended.set()
+        assert set(new.result(DEADLINE)) == {200}
 
 
 AT_COMMIT = """
