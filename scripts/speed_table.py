@@ -1,6 +1,6 @@
 """Write the tables of figures from the results of the benchmarks: `make docs`.
 
-benchmarks/README.md has all of them, the README has four.
+benchmarks/README.md has all of them, the README has four, docs/events.md those about events.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "benchmarks" / "README.md"
+EVENTS = ROOT / "docs" / "events.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 SPEED = re.compile(
@@ -130,12 +131,17 @@ def of_the_providers() -> list[tuple[str, str, str]]:
 def of_the_webhooks() -> list[tuple[str, str, str]]:
     """Return the rows about what providers report."""
     found = result("webhooks")
-    alone, health = found["one_caller"], found["health_check"]
+    alone, many, health = found["one_caller"], found["8_callers"], found["health_check"]
     return [
         (
             "a webhook's answer, after the commit, one event",
             f"the health check: {health['median_ms']} ms (median)",
             f"{alone['median_ms']} ms (median), {alone['p99_ms']} ms (99 %)",
+        ),
+        (
+            "the same, eight callers at once",
+            "-",
+            f"{many['median_ms']} ms (median), {many['p99_ms']} ms (99 %)",
         ),
         (
             "a webhook with 100 events in each request",
@@ -224,6 +230,11 @@ def short_table() -> str:
     return _table([loop, post_office, pick_up, views])
 
 
+def events_table() -> str:
+    """Return the figures of docs/events.md."""
+    return _table(of_the_webhooks())
+
+
 def _table(rows: list[tuple[str, str, str]]) -> str:
     head = [("what", "against", "measured"), ("---", "---", "---")]
     return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows]) + "\n"
@@ -231,7 +242,9 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
 
 def main() -> None:
     """Write the tables."""
-    for page, table in ((PAGE, speed_table()), (README, short_table())):
+    tables = {EVENTS: events_table, PAGE: speed_table, README: short_table}
+    for page, make_table in tables.items():
+        table = make_table()
         text = page.read_text(encoding="utf-8")
         page.write_text(SPEED.sub(lambda _: table, text, count=1), encoding="utf-8")  # noqa: B023
 

@@ -42,6 +42,10 @@ def test_the_figures_on_speed_are_those_of_the_results() -> None:
     assert speed_table.speed_table() in speed_table.PAGE.read_text(encoding="utf-8"), "make docs"
 
 
+def test_the_figures_of_the_page_on_events_are_those_of_the_results() -> None:
+    assert speed_table.events_table() in speed_table.EVENTS.read_text(encoding="utf-8"), "make docs"
+
+
 @pytest.mark.parametrize(
     ("what", "query"),
     [
