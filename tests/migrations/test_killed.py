@@ -14,7 +14,7 @@ import pytest
 from mailgres import migrate, resources
 from mailgres.schema.sources import Sources
 from support import forked
-from support.deadly_line import DeadlyLine, When
+from support.deadly_line import DeadlyLine
 from support.postgres import Connect, Server, dump
 from support.program import PROGRAM
 from support.schema import HEAD, add_revision, copy_migrations, objects
@@ -62,11 +62,6 @@ INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 
 Start = Callable[[str], subprocess.Popen[str]]
 
-# Killed before a statement, a migration did what one killed after the statement before it did.
-both = pytest.mark.parametrize(
-    "when", [pytest.param("before", marks=pytest.mark.long), pytest.param("after")]
-)
-
 
 @pytest.fixture
 def newer(tmp_path: Path) -> tuple[Path, Path]:
@@ -109,18 +104,19 @@ def catalog(connection: psycopg.Connection) -> list[tuple[object, ...]]:
 
 
 def kill_at_every_statement(
-    connection: psycopg.Connection, url: str, start: Start, when: When, look: str
+    connection: psycopg.Connection, url: str, start: Start, look: str
 ) -> list[tuple[object, ...]]:
     """Kill a migration at its first statement, another at its second, and so on, until one ends.
 
-    Statements that only read are not counted: to be killed there is to be killed before the next.
+    Statements that only read are not counted: to be killed there is to be killed before the next,
+    and that is to be killed after the one before.
     When one got further before it was killed, the next begins at its first statement again. Return
     what was seen each time that something had changed.
     """
     seen: list[tuple[object, ...]] = []
     before, statement = catalog(connection), 1
     while True:
-        with DeadlyLine(url, statement, when) as line:
+        with DeadlyLine(url, statement) as line:
             if line.run(start) == 0:
                 return seen
         statement += 1
@@ -129,17 +125,11 @@ def kill_at_every_statement(
             seen.append(connection.execute(look.encode()).fetchone() or ())
 
 
-@both
-def test_an_upgrade_killed_at_any_statement_is_completed_by_the_next(  # noqa: PLR0917 - fixtures
-    database_url: str,
-    connect: Connect,
-    server: Server,
-    template: str,
-    newer: tuple[Path, Path],
-    when: When,
+def test_an_upgrade_killed_at_any_statement_is_completed_by_the_next(
+    database_url: str, connect: Connect, server: Server, template: str, newer: tuple[Path, Path]
 ) -> None:
     directory, sql = newer
-    seen = kill_at_every_statement(connect(), database_url, program(*newer), when, WHOLE)
+    seen = kill_at_every_statement(connect(), database_url, program(*newer), WHOLE)
     # Revisions before a concurrent index are committed with it; the objects come last.
     steps = {(HEAD, False, False), (COLUMN, True, False), (INDEX, True, True)}
     assert set(seen) <= steps
@@ -150,14 +140,14 @@ def test_an_upgrade_killed_at_any_statement_is_completed_by_the_next(  # noqa: P
     assert migrate.differences(database_url, directory=directory, sources=Sources(sql)) == ([], [])
 
 
-@both
+@pytest.mark.long
 def test_a_first_migration_killed_at_any_statement_leaves_nothing(
-    empty_database_url: str, connect: Connect, server: Server, when: When
+    empty_database_url: str, connect: Connect, server: Server
 ) -> None:
     watcher = connect(empty_database_url)
     look = "SELECT version_num FROM mailgres.schema_version"
-    seen = kill_at_every_statement(watcher, empty_database_url, mailgres_migrate, when, look)
-    assert seen == ([] if when == "before" else [(HEAD,)])
+    seen = kill_at_every_statement(watcher, empty_database_url, mailgres_migrate, look)
+    assert seen == [(HEAD,)]  # after the last statement, the commit
     assert objects(empty_database_url)
     with server.database() as untroubled:
         migrate.upgrade(untroubled)

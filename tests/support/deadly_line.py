@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from io import BufferedReader
-from typing import Literal, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 _STATEMENT = re.compile(rb"(?:Q....|P....[^\0]*\0)(?P<text>[^\0]*)", re.DOTALL)
@@ -21,22 +21,19 @@ _READS = re.compile(
 )
 """A statement that changes nothing and locks nothing."""
 
-When = Literal["before", "after"]
-
 
 class DeadlyLine:
     """Forwards connections to the server of a URL, and kills their program at one statement.
 
-    Only statements that change or lock something are counted.
-    Killed `before` the statement is forwarded, or `after` it, without waiting for the answer. The
-    server learns of it as it does when a program is killed: the connection ends.
+    Only statements that change or lock something are counted. It is killed when the statement was
+    forwarded, without waiting for the answer. The server learns of it as it does when a program is
+    killed: the connection ends.
     """
 
-    def __init__(self, url: str, statement: int, when: When) -> None:
+    def __init__(self, url: str, statement: int) -> None:
         parts = urlsplit(url)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
         self._left = statement
-        self._when = when
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
@@ -73,9 +70,6 @@ class DeadlyLine:
             far.sendall(_rest(sent, b""))  # the first message has no type
             while message := _message(sent):
                 deadly = self._is_counted_down(message)
-                if deadly and self._when == "before":
-                    self._kill()
-                    break
                 far.sendall(message)
                 if deadly:
                     _send_rest(sent, far, message)
