@@ -11,7 +11,6 @@ back between the samples.
 from __future__ import annotations
 
 import statistics
-import sys
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import harness
@@ -127,4 +126,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv)
+    main(trial=harness.is_trial(__doc__))

@@ -11,7 +11,6 @@ renders nothing and logs nothing. The peers are in `peers/`, in an environment o
 from __future__ import annotations
 
 import statistics
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +158,7 @@ def main(*, trial: bool) -> None:
             conn.execute(LOOP_TABLE, prepare=False)
             result = {
                 "trial": trial,
+                "missing_peers": [n for n in PEERS if ENTRIES[f"{n}.py"].missing()],
                 "null_provider": compare(server, url, conn, rounds, count),
                 "us_per_email_by_step": steps(url, conn, 2 if trial else 20),
                 "memory": memory(url, conn, for_memory),
@@ -167,4 +167,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv)
+    main(trial=harness.is_trial(__doc__))

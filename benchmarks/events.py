@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -212,4 +211,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv[1:])
+    main(trial=harness.is_trial(__doc__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -50,6 +51,15 @@ def connect(url: str) -> psycopg.Connection:
     connection = psycopg.connect(url, autocommit=True)
     connection.prepare_threshold = 0
     return connection
+
+
+def is_trial(about: str | None) -> bool:
+    """Read the arguments of a benchmark: `--trial` takes small numbers and stores no result."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trial", action="store_true", help="small numbers; stores no result")
+    return bool(parser.parse_args().trial)
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -113,7 +123,7 @@ def machine(connection: psycopg.Connection) -> dict[str, Any]:
 
 
 def report(name: str, connection: psycopg.Connection, result: dict[str, Any]) -> None:
-    """Print the result, and store it unless this is a trial with small numbers."""
+    """Print the result, and store it unless it is a trial's, or peers are missing."""
     whole = {
         "benchmark": name,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -122,6 +132,6 @@ def report(name: str, connection: psycopg.Connection, result: dict[str, Any]) ->
     }
     text = json.dumps(whole, indent=2)
     print(text)
-    if not result.get("trial"):
+    if not (result.get("trial") or result.get("missing_peers")):
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(text + "\n")

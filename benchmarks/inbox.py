@@ -126,4 +126,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv[1:])
+    main(trial=harness.is_trial(__doc__))

@@ -355,4 +355,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv)
+    main(trial=harness.is_trial(__doc__))

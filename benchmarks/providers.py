@@ -192,4 +192,4 @@ if __name__ == "__main__":
     if "--drain" in sys.argv:
         work()
     else:
-        main(trial="--trial" in sys.argv)
+        main(trial=harness.is_trial(__doc__))

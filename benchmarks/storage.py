@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -109,4 +108,4 @@ def main(*, trial: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(trial="--trial" in sys.argv)
+    main(trial=harness.is_trial(__doc__))

@@ -161,7 +161,7 @@ def measure(
 
 def main() -> None:
     """Run the benchmark."""
-    trial = "--trial" in sys.argv
+    trial = harness.is_trial(__doc__)
     rounds = 40 if trial else 1000
     with harness.server() as url:
         target = harness.migrated(url, "webhooks")

@@ -214,4 +214,4 @@ if __name__ == "__main__":
     if "--note" in sys.argv:
         note()
     else:
-        main(trial="--trial" in sys.argv)
+        main(trial=harness.is_trial(__doc__))
