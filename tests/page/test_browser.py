@@ -21,6 +21,7 @@ RUN_AXE = """
 WIDTH = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 PATHS = (
     *("/", "/emails", "/emails?status=failed", "/emails/{id}", "/emails/{id}?view=html"),
+    *("/emails/{id}?view=source", "/emails/{id}?view=headers"),
     *("/dead-letters", "/providers", "/routes", "/tenants", "/alerts", "/suppressions"),
     *("/templates", "/templates?name=welcome_user"),
     *("/bulk", "/bulk/1", "/bulk/new?status=failed&action=retry"),

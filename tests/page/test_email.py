@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import re
 from base64 import b64encode
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from page.client import Client, serving
 from page.sending import enqueue, kill
@@ -200,3 +204,63 @@ def test_read_only_mode_refuses_every_change_and_shows_no_button(
             assert (answer.status, "read-only" in answer.text) == (403, True)
         assert queue.value("SELECT status FROM email_queue") == "failed"
         assert operator.change("/sign-out").status == 303
+
+
+def test_operators_see_the_source_and_the_headers_of_an_email_as_text(
+    operator: Client, viewer: Client, queue: Queue
+) -> None:
+    queue_id = enqueue(queue, html="<p>Hi</p><script>alert(1)</script>")
+    queue.run(
+        "UPDATE email_queue SET headers = %s, cc = '{ben@example.com}', from_email = %s",
+        Jsonb({"X-Order": "<b>7</b>"}),
+        "Shop <shop@example.com>",
+    )
+    source = operator.get(f"/emails/{queue_id}?view=source").text
+    assert "<script>alert" not in source
+    assert "<p>Hi</p><script>alert(1)</script>" in html.unescape(source)
+    headers = operator.get(f"/emails/{queue_id}?view=headers").text
+    assert "<b>7</b>" not in headers
+    shown = re.findall(r"<dt>([^<]*)</dt><dd dir=.auto.>([^<]*)</dd>", headers)
+    assert {name: html.unescape(value) for name, value in shown} == {
+        "From": "Shop <shop@example.com>",
+        "To": "ana@example.com",
+        "Cc": "ben@example.com",
+        "Subject": "Only for Ana",
+        "X-Order": "<b>7</b>",
+    }
+    for view in ("source", "headers"):
+        hidden = viewer.get(f"/emails/{queue_id}?view={view}").text
+        assert "shop@example.com" not in hidden
+        assert "alert(1)" not in hidden
+
+
+def test_the_way_back_from_an_email_keeps_the_filter_of_the_list(
+    operator: Client, queue: Queue
+) -> None:
+    enqueue(queue, tenant="a&b")
+    listed = html.unescape(operator.get("/emails?status=pending&tenant=a%26b").text)
+    address = re.search(r'class="row" href="\.?/?(emails/[^"]*)"', listed.replace("../", ""))
+    assert address, listed
+    back = "emails?status=pending&tenant=a%26b"
+    page = operator.get(f"/{address[1]}")
+    assert back in html.unescape(page.text)
+    other = re.search(r'href="(\?view=payload[^"]*)"', html.unescape(page.text))
+    assert other
+    path = address[1].partition("?")[0]
+    assert back in html.unescape(operator.get(f"/{path}{other[1]}").text)
+    answer = operator.change(f"/{path}/cancel", {"from": "status=pending&tenant=a%26b"})
+    kept = "done=cancelled&from=status%3Dpending%26tenant%3Da%2526b"
+    assert answer.headers["location"].endswith(kept)
+
+
+@pytest.mark.parametrize(
+    "given", ["//evil.example", "x=1&status=sent", "javascript:alert(1)", "%00"]
+)
+def test_the_way_back_from_an_email_leads_to_the_list_alone(
+    operator: Client, queue: Queue, given: str
+) -> None:
+    queue_id = enqueue(queue)
+    page = html.unescape(operator.get(f"/emails/{queue_id}?from={quote(given)}").text)
+    found = re.search(r'class="crumb"><a href="([^"]*)"', page)
+    assert found
+    assert found[1] in ("../emails", "../emails?status=sent")

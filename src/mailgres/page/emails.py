@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
@@ -32,10 +32,18 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[Any]
 
-VIEWS = {"timeline": "Timeline", "html": "HTML", "text": "Text", "payload": "Payload"}
+VIEWS = {
+    "timeline": "Timeline",
+    "html": "HTML",
+    "text": "Text",
+    "source": "Source",
+    "headers": "Headers",
+    "payload": "Payload",
+}
 GONE = "There is no such email: check the id. An email is deleted when its retention is over."
 NO_RECIPIENTS = "Viewers do not see recipients, so they cannot search for one."
 MOST_TEXT = 512 * 1024
+MOST_QUERY = 4096
 DONE = {
     "retried": "It is back in the queue.",
     "cancelled": "It is cancelled.",
@@ -87,7 +95,7 @@ class Emails:
             "has_filter": bool(chosen),
             "statuses": [(name, label) for name, (label, _) in words.STATUSES.items()],
             "reasons": filters.REASONS,
-            "emails": [_entry(row, chosen.query) for row in rows],
+            "emails": [_entry(row, _way_back(request.url.query)) for row in rows],
             "older": older,
             "looked": f"{found.looked:,}" if found.reached else "",
             "reached": found.reached.isoformat() if found.reached else "",
@@ -118,6 +126,9 @@ class Emails:
             "advice": advice_for(found),
             "views": [(name, VIEWS[name]) for name in views],
             "view": view,
+            "back": _way_back(request.query_params.get("from", "")),
+            "headers": headers_of(found) if view == "headers" else [],
+            "source": ((found["message"] or {}).get("html") or "")[:MOST_TEXT],
             "text": ((found["message"] or {}).get("text") or "")[:MOST_TEXT],
             "payload": _pretty(found["email"].get("payload")),
             "files": found["files"],
@@ -211,7 +222,9 @@ class Emails:
         queue_id: UUID = request.path_params["id"]
         user = request.state.session.user
         await in_thread(self._store.change, user, query, id=queue_id, **parameters)
-        return RedirectResponse(f"../{queue_id}?done={done}", 303, HEADERS)
+        back = _way_back(request.state.form.get("from", ""))
+        to = urlencode({"done": done} | ({"from": back} if back else {}))
+        return RedirectResponse(f"../{queue_id}?{to}", 303, HEADERS)
 
 
 def _entry(row: dict[str, Any], query: str) -> dict[str, Any]:
@@ -234,7 +247,29 @@ def _has(found: Mapping[str, Any], view: str, *, is_operator: bool) -> bool:
         return True
     if not is_operator:
         return False
-    return view == "payload" or bool(message.get(view))
+    return view in ("payload", "headers") or bool(message.get("html" if view == "source" else view))
+
+
+def _way_back(query: str) -> str:
+    """Return the filter and the position of a list, and nothing else that the address had."""
+    known = (*filters.FIELDS, "after")
+    given = parse_qsl(query[:MOST_QUERY])
+    return urlencode([(name, value) for name, value in given if name in known])
+
+
+def headers_of(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of an email as far as they are known before it is sent."""
+    email, message = found["email"], found["message"] or {}
+    own = {
+        "From": message.get("from") or email.get("from_email"),
+        "Reply-To": message.get("reply_to") or email.get("reply_to"),
+        "To": ", ".join(filter(None, [found["recipient"], *(email.get("also_to") or ())])),
+        "Cc": ", ".join(email.get("cc") or ()),
+        "Bcc": ", ".join(email.get("bcc") or ()),
+        "Subject": message.get("subject") or email.get("subject"),
+    }
+    given = message.get("headers") or email.get("headers") or {}
+    return [(name, str(value)) for name, value in {**own, **given}.items() if value]
 
 
 def _pretty(payload: object) -> str:
