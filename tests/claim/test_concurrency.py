@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from claim.harness import ClaimHarness, Row, ids
-from embedded.harness import eventually
+from support.concurrency import until
 
 if TYPE_CHECKING:
     from support.postgres import Connect
@@ -138,7 +138,7 @@ def test_with_every_slot_taken_a_claim_waits_for_one(
     pid = late.ask("SELECT pg_backend_pid()")
     with ThreadPoolExecutor(1) as pool:
         claiming = pool.submit(late.claim, 3)
-        eventually(lambda: harness.ask(blocked, pid), "the third claim waits for a slot")
+        until(lambda: harness.ask(blocked, pid), "the third claim waits for a slot")
         assert not claiming.done()
         holders[0].connection.commit()
         claimed = claiming.result(timeout=60)

@@ -44,7 +44,7 @@ def test_a_paused_tenant_is_not_claimed(mailgres: Program, queue: Queue) -> None
     assert queue.claim() == []
     queue.run("LISTEN mailgres")
     assert mailgres("tenants", "resume", "shop") == "shop: resumed\n"
-    assert len(list(queue.conn.notifies(timeout=10, stop_after=1))) == 1, "workers are woken"
+    assert next(queue.conn.notifies()).channel == "mailgres", "workers are woken"
     assert [email.tenant_id for email in queue.claim()] == ["shop"]
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections import Counter, deque
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +31,7 @@ from doubles.double import HttpDouble, as_json, serve
 from doubles.http_server import Reply
 from doubles.remote import RemoteDouble
 from doubles.resend_parts import HTML, KEY, Fault, Refused, Settings, check
+from support.concurrency import DEADLINE
 
 __all__ = ["HTML", "KEY", "Fault", "ResendDouble", "in_a_process", "serve"]
 
@@ -51,6 +54,8 @@ class ResendDouble(HttpDouble[Fault]):
         self._window, self._in_window = 0, 0
         self._query = ""
         self._sent: deque[float] = deque()
+        self._open = threading.Event()
+        self._open.set()
 
     # What tests do
 
@@ -63,6 +68,19 @@ class ResendDouble(HttpDouble[Fault]):
                 setattr(self.settings, name, value)
             if "seed" in settings:
                 self._random.seed(self.settings.seed)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Let calls wait until the end, or until `release`."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Answer the calls that wait."""
+        self._open.set()
 
     def bodies(self, path: str) -> list[bytes]:
         """Return the bodies of the last calls at a path."""
@@ -206,6 +224,7 @@ class ResendDouble(HttpDouble[Fault]):
             raise Refused(413, "payload_too_large", "The email is larger than allowed")
         if self.settings.latency:
             time.sleep(self.settings.latency)
+        assert self._open.wait(DEADLINE), "the test did not release the call"
         try:
             reported = json.loads(body)
         except ValueError:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mailgres
+from support.concurrency import DEADLINE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE = 60.0
 SOURCE = Path(mailgres.__file__).parents[1]
 
 PROGRAM = """
@@ -32,14 +32,6 @@ try:
 except embedded.EmbeddedError as error:
     print("EmbeddedError:", error, flush=True)
 """
-
-
-def eventually(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition, and fail the test if it does not come true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 def stays(condition: Callable[[], bool], what: str, seconds: float = 1.0) -> None:
@@ -126,7 +118,7 @@ class ServerDirectory:
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing runs here any more."""
-        eventually(self.is_quiet, f"no process in {self.path}")
+        until(self.is_quiet, f"no process in {self.path}")
 
     def log(self) -> str:
         return (self.home / "server.log").read_text()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from embedded.harness import eventually, parent, stays
+from embedded.harness import parent, stays
 from mailgres import embedded
 from mailgres.embedded import binaries
+from support.concurrency import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +115,7 @@ def test_the_server_stops_when_its_starter_is_killed_midway(
     directory: ServerDirectory, start_user: StartUser, moment: str
 ) -> None:
     user = start_user(directory.path)
-    eventually(lambda: list(directory.path.glob(f"*/{moment}")), f"{moment} is there")
+    until(lambda: list(directory.path.glob(f"*/{moment}")), f"{moment} is there")
     user.kill()
     directory.wait_until_quiet()
     with embedded.server(directory.path) as url, psycopg.connect(url) as connection:
@@ -130,7 +131,7 @@ def test_who_comes_while_the_starter_is_killed_waits_for_its_initdb(
     programs = traced_programs(directory, trace)
     monkeypatch.setenv(binaries.CHOICE, str(programs))
     first = start_user(directory.path)
-    eventually(lambda: "begin" in trace.read_text(), "initdb runs")
+    until(lambda: "begin" in trace.read_text(), "initdb runs")
     second = start_user(directory.path)
     first.kill()
     with psycopg.connect(second.answer()) as connection:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from embedded.harness import eventually, read_process
+from embedded.harness import read_process
 from mailgres import embedded
 from mailgres.embedded import cluster
+from support.concurrency import until
 
 if TYPE_CHECKING:
     from embedded.conftest import StartUser
@@ -51,7 +52,7 @@ def test_a_killed_postmaster_leaves_nothing_running(
     with psycopg.connect(url) as connection:
         pid = connection.info.backend_pid
         connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000000)")
-        eventually(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
+        until(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
         # A busy backend does not look whether its postmaster lives.
         os.kill(directory.postmaster(), signal.SIGKILL)
         directory.wait_until_quiet()
@@ -67,7 +68,7 @@ def test_a_killed_postmaster_with_a_busy_backend_is_replaced(
     with psycopg.connect(url) as connection:
         pid = connection.info.backend_pid
         connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000000)")
-        eventually(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
+        until(lambda: "SELECT" in read_process(pid, "cmdline"), "the backend is busy")
         os.kill(directory.postmaster(), signal.SIGKILL)
         with embedded.server(directory.path) as again:
             assert read_row(again) == (42,)

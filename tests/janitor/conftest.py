@@ -17,7 +17,7 @@ __all__ = ["clock", "committed", "queue", "shared_connection", "shared_url"]
 @pytest.fixture
 def harness(conn: psycopg.Connection, database_url: str) -> Iterator[JanitorHarness]:
     """A queue of the test's own, and a pool as a worker has one."""
-    with ConnectionPool(database_url, min_size=1, max_size=4, timeout=20) as pool:
+    with ConnectionPool(database_url, min_size=1, max_size=4, timeout=60) as pool:
         yield JanitorHarness(conn, database_url, pool)
 
 

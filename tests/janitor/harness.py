@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -56,13 +54,6 @@ def ids(queue: Queue) -> set[UUID]:
 def archived(queue: Queue) -> set[UUID]:
     """The emails in the archive."""
     return {row.queue_id for row in queue.rows("SELECT queue_id FROM mailgres.dead_letters")}
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Return as soon as a condition holds; it has so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
 
 
 class JanitorHarness(Queue):

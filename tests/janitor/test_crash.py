@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from janitor.harness import DAY, JanitorHarness, archived, ids, put, until
+from janitor.harness import DAY, JanitorHarness, archived, ids, put
+from support.concurrency import until
 
 LOOP = """
 import sys
@@ -32,11 +33,11 @@ def test_a_janitor_that_is_killed_repeatedly_loses_no_email(harness: JanitorHarn
         before = len(archived(harness))
         janitor = subprocess.Popen([sys.executable, "-c", LOOP, harness.url])
         try:
-            until(lambda: len(archived(harness)) > before + 50)  # noqa: B023
+            until(lambda: len(archived(harness)) > before + 50, "it archives")  # noqa: B023
         finally:
             janitor.send_signal(signal.SIGKILL)
-            janitor.wait(30)
-        until(lambda: harness.value(ALIVE) == 0)
+            janitor.wait(60)
+        until(lambda: harness.value(ALIVE) == 0, "its connection has ended")
 
         kept, moved = ids(harness), archived(harness)
         assert kept, "it was killed too late to prove anything"

@@ -134,8 +134,10 @@ def capture(harness: JanitorHarness, fault: str) -> UUID:
 
 
 def report_captured(harness: JanitorHarness) -> Callable[[], bool]:
-    queue_id = capture(harness, "bounce")
-    harness.run("SELECT mark_email_sent(%s, 'k')", queue_id)
+    # At once: a running janitor would report the event before the email is sent.
+    with harness.conn.transaction():
+        queue_id = capture(harness, "bounce")
+        harness.run("SELECT mark_email_sent(%s, 'k')", queue_id)
     reported = "SELECT event FROM email_events WHERE queue_id = %s"
     return lambda: [row.event for row in harness.rows(reported, queue_id)] == ["bounced"]
 

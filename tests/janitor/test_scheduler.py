@@ -11,28 +11,33 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from janitor.harness import ME, JanitorHarness, until
+from janitor.harness import ME, JanitorHarness
 from janitor.test_runner import FULL, SCENARIOS, janitor
 from mailgres.janitor import JANITORS, scheduler
 from mailgres.janitor.scheduler import Scheduler
+from support.concurrency import until
 
 OFTEN = timedelta(milliseconds=20)
 ALL = [replace(one, every=OFTEN) for one in JANITORS.values()]
 BLOCKED = replace(janitor("SELECT 0 FROM pg_advisory_xact_lock(42)"), every=OFTEN)
-WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+WAITING = """
+    SELECT count(*) FROM pg_locks
+    WHERE locktype = 'advisory' AND objid = 42 AND NOT granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 
 
 @pytest.fixture(autouse=True)
 def _leaves_no_thread_behind() -> object:
     before = set(threading.enumerate())
     yield
-    until(lambda: not [one for one in threading.enumerate() if one not in before], 20)
+    until(lambda: not set(threading.enumerate()) - before, "no new thread is left")
 
 
 def test_the_scheduler_runs_every_janitor(harness: JanitorHarness) -> None:
     with Scheduler(harness.pool, ME, ALL) as janitors:
-        for picked in SCENARIOS.values():
-            until(picked(harness))
+        for name, picked in SCENARIOS.items():
+            until(picked(harness), name)
         assert janitors.stop() is True
     assert harness.locks() == 0
 
@@ -41,8 +46,8 @@ def test_several_janitors_run_at_once(harness: JanitorHarness) -> None:
     with Scheduler(harness.pool, ME, ALL), Scheduler(harness.pool, replace(ME, name="other"), ALL):
         for name, picked in SCENARIOS.items():
             if name != "heartbeat":
-                until(picked(harness))
-        until(lambda: harness.value("SELECT count(*) FROM mailgres.workers") == 2)
+                until(picked(harness), name)
+        until(lambda: harness.value("SELECT count(*) FROM mailgres.workers") == 2, "both are seen")
     assert harness.locks() == 0
 
 
@@ -50,7 +55,7 @@ def test_a_scheduler_runs_each_janitor_at_its_start(harness: JanitorHarness) -> 
     """Not an interval later."""
     is_done = SCENARIOS["archive_dead_letters"](harness)
     with Scheduler(harness.pool, ME):
-        until(is_done, 30)
+        until(is_done, "it is archived")
 
 
 def test_a_failing_janitor_stops_no_other_and_runs_again(
@@ -66,7 +71,7 @@ def test_a_failing_janitor_stops_no_other_and_runs_again(
         )
 
     with Scheduler(harness.pool, ME, [broken, *ALL]):
-        until(lambda: failures() >= 3 and is_done())
+        until(lambda: failures() >= 3 and is_done(), "it fails thrice, and another works")
     # After three failures the alert janitor_failing may fire, too.
     known = {"mailgres.janitor.runner", "mailgres.janitor.notify"}
     assert {record.name for record in caplog.records} <= known
@@ -76,12 +81,12 @@ def test_a_lost_connection_is_replaced(
     harness: JanitorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Scheduler(harness.pool, ME, ALL):
-        until(lambda: harness.rows("SELECT worker FROM mailgres.workers"))
+        until(lambda: harness.rows("SELECT worker FROM mailgres.workers"), "they run")
         harness.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        until(SCENARIOS["promote"](harness))
+        until(SCENARIOS["promote"](harness), "promote")
     assert all(
         "action" in one.__dict__ for one in caplog.records if one.name.startswith("mailgres")
     )
@@ -94,7 +99,7 @@ def test_a_stopping_scheduler_waits_for_its_janitors_for_a_bounded_time(
         other.execute("SELECT pg_advisory_xact_lock(42)")
         janitors = Scheduler(harness.pool, ME, [BLOCKED])
         janitors.start()
-        until(lambda: harness.value(WAITING) == 1)
+        until(lambda: harness.value(WAITING) == 1, "it waits for the lock")
         assert janitors.stop(timeout=0.05) is False
         other.rollback()
         assert janitors.stop() is True
@@ -106,7 +111,7 @@ def test_one_scheduler_runs_each_janitor_once_at_a_time(harness: JanitorHarness)
         other.execute("SELECT pg_advisory_xact_lock(42)")
         with Scheduler(harness.pool, ME, [BLOCKED, *ALL]):
             for _ in range(3):
-                until(SCENARIOS["promote"](harness))
+                until(SCENARIOS["promote"](harness), "promote")
             assert harness.value(WAITING) == 1
             other.rollback()
 
@@ -118,7 +123,7 @@ def test_a_long_run_ends_after_its_chunk(
     harness.run("CREATE SEQUENCE chunks")
     endless = replace(janitor("SELECT nextval('public.chunks') * 0 + %(chunk)s"), every=OFTEN)
     with Scheduler(harness.pool, ME, [endless]) as janitors:
-        until(lambda: harness.value("SELECT last_value FROM chunks") > 5)
+        until(lambda: harness.value("SELECT last_value FROM chunks") > 5, "it works in chunks")
         assert janitors.stop() is True
 
 
@@ -134,7 +139,7 @@ def test_a_scheduler_starts_once(harness: JanitorHarness) -> None:
 def test_the_scheduler_takes_a_callable_instead_of_a_pool(harness: JanitorHarness) -> None:
     is_done = SCENARIOS["archive_dead_letters"](harness)
     with Scheduler(lambda: psycopg.connect(harness.url), ME, ALL):
-        until(is_done)
+        until(is_done, "it is archived")
 
 
 def test_the_intervals_of_the_scheduler_have_jitter(harness: JanitorHarness) -> None:
@@ -154,11 +159,11 @@ def test_failures_in_a_row_are_counted_until_it_succeeds(harness: JanitorHarness
     harness.run("CREATE TABLE broken AS SELECT 0 AS divisor")
     broken = replace(janitor("SELECT 1 / divisor FROM public.broken"), every=OFTEN)
     with Scheduler(harness.pool, ME, [broken]):
-        until(lambda: any(row.failures >= 3 for row in harness.rows(FAILURES)))
+        until(lambda: any(row.failures >= 3 for row in harness.rows(FAILURES)), "three failures")
         (row,) = harness.rows(FAILURES)
         assert (row.worker, row.error) == (ME.name, "division by zero")
         harness.run("UPDATE broken SET divisor = 1")
-        until(lambda: harness.rows(FAILURES) == [])
+        until(lambda: harness.rows(FAILURES) == [], "it succeeds")
 
 
 def test_janitors_run_on_after_the_clock_went_back(
@@ -172,6 +177,6 @@ def test_janitors_run_on_after_the_clock_went_back(
     )
     harness.run("CREATE TABLE runs (at timestamptz DEFAULT clock_timestamp())")
     with Scheduler(harness.pool, ME, [counted], clock=lambda: wall[0] + time.monotonic()):
-        until(lambda: harness.value("SELECT count(*) FROM runs") == 1)
+        until(lambda: harness.value("SELECT count(*) FROM runs") == 1, "it runs at the start")
         wall[0] -= 3600
-        until(lambda: harness.value("SELECT count(*) FROM runs") == 2)
+        until(lambda: harness.value("SELECT count(*) FROM runs") == 2, "it runs again")

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from doubles.http_server import Reply, serving
-from janitor.harness import ME, JanitorHarness, until
+from janitor.harness import ME, JanitorHarness
 from janitor.notifier import ADMIN, MINUTE, SECRET, WITHOUT_WEBHOOK, Hook, Notifier
 from mailgres.janitor import JANITORS, AlertTargets, notify
 from mailgres.janitor.scheduler import Scheduler
+from support.concurrency import until
 
 OPEN_TRANSACTIONS = """
     SELECT count(*) FROM pg_stat_activity
@@ -161,7 +162,10 @@ def test_a_webhook_call_ends_after_its_timeout_even_if_bytes_keep_arriving(
         assert notifier.dead_letters_notified() == 1
         assert "the alert webhook failed: no answer in 0.3 s" in caplog.text
         assert failures(notifier.harness) == 1
-    until(lambda: not [one for one in threading.enumerate() if one.name == "alert-webhook"])
+    until(
+        lambda: not [one for one in threading.enumerate() if one.name == "alert-webhook"],
+        "the thread of the call has ended",
+    )
 
 
 def test_while_the_webhook_hangs_the_other_janitors_run(notifier: Notifier) -> None:
@@ -183,11 +187,12 @@ def test_while_the_webhook_hangs_the_other_janitors_run(notifier: Notifier) -> N
         scheduler.start()
         assert reached.wait(60)
         harness.clock.forward(MINUTE)
-        until(lambda: harness.email(queue_id).ready)
+        until(lambda: harness.email(queue_id).ready, "it is promoted")
         until(
             lambda: (
                 harness.pool.get_stats()["pool_available"] == harness.pool.get_stats()["pool_size"]
-            )
+            ),
+            "no connection is in use",
         )
         go_on.set()
         assert scheduler.stop()

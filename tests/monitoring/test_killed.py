@@ -37,7 +37,8 @@ def test_views_are_right_after_workers_were_killed(watched: WorkerHarness) -> No
     ours = [row.pid for row in watched.rows("SELECT pid FROM pg_stat_activity")]
     for number in range(3):
         before = watched.ledger.accepted().total()
-        with watched.worker(name=f"victim-{number}", double=double) as victim:
+        bounded = {**double, "hang_after": 15}  # so that it cannot be done before it is killed
+        with watched.worker(name=f"victim-{number}", double=bounded) as victim:
             until(lambda: watched.ledger.accepted().total() >= before + 12, "it works")  # noqa: B023
             victim.kill()
     # What it asked for before it was killed, the server does.

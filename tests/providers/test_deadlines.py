@@ -17,8 +17,8 @@ from mailgres.providers.ses.provider import SesProvider
 from providers.mails import mail
 from worker.harness import until
 
-TIMEOUT_SECONDS = 0.2
-BETWEEN = TIMEOUT_SECONDS / 10
+TIMEOUT_SECONDS = 1.0
+BETWEEN = TIMEOUT_SECONDS / 20
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 DRIPS: dict[str, tuple[bytes, bytes]] = {

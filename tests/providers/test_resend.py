@@ -19,7 +19,7 @@ from mailgres.providers.resend.provider import ResendProvider
 from providers.mails import PDF, batch, mail
 
 Open = Callable[..., ResendProvider]
-TIMEOUT_SECONDS = 0.3
+TIMEOUT_SECONDS = 1.0
 
 
 def one(provider: ResendProvider, message: Message | None = None) -> Result:

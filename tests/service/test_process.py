@@ -165,13 +165,13 @@ def test_too_many_calls_at_once_get_429(
     harness: E2eHarness, resend: ResendDouble, service: Site
 ) -> None:
     """Four run at once; a further caller gets 429 immediately, and nothing runs for it."""
-    resend.set(latency=3.0)
     emails = [harness.enqueue(priority=1) for _ in range(4)]
-    with ThreadPoolExecutor(4) as callers:
+    with ThreadPoolExecutor(4) as callers, resend.holding():
         under_way = [callers.submit(service.trigger, {"batchSize": 1}) for _ in emails]
         until(lambda: harness.statuses() == {"sending": 4}, "four calls are under way")
         refused = service.trigger()
         assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+        resend.release()
         assert [call.result().status for call in under_way] == [200] * 4
     assert accepted(resend) == once_each(emails)
     assert service.trigger().status == 200
@@ -181,9 +181,8 @@ def test_a_run_goes_on_when_its_caller_disconnects(
     harness: E2eHarness, resend: ResendDouble, service: Site
 ) -> None:
     """pg_net hangs up after five seconds: the run goes on, and its outcomes are written."""
-    resend.set(latency=1.0)
     emails = [harness.enqueue() for _ in range(2)]
-    with service.open() as connection:
+    with resend.holding(), service.open() as connection:
         service.send(connection, request("POST", PATH, BEARER))
         until(lambda: harness.statuses() == {"sending": 2}, "they are under way")
     until(lambda: harness.statuses() == {"sent": 2}, "they are sent")
@@ -195,13 +194,14 @@ def test_a_stopping_service_answers_the_runs_under_way(
     harness: E2eHarness, resend: ResendDouble
 ) -> None:
     """Runs under way are finished and answered; emails without a call are given back."""
-    resend.set(latency=1.5)
     harness.set(concurrency="1", batch_size="5")
     emails = [harness.enqueue(priority=1) for _ in range(5)]
-    with site(harness) as service, ThreadPoolExecutor(1) as callers:
+    with site(harness) as service, ThreadPoolExecutor(1) as callers, resend.holding():
         call = callers.submit(service.trigger)
         until(lambda: harness.statuses() == {"sending": 5}, "they are claimed")
         service.process.popen.send_signal(signal.SIGTERM)
+        until(lambda: harness.statuses().get("pending"), "emails without a call are given back")
+        resend.release()
         answer = call.result()
         assert service.process.popen.wait(60) == 0, service.process.log
     assert answer.status == 200

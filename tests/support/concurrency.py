@@ -1,7 +1,8 @@
-"""Several connections at once, without waiting for luck."""
+"""Several things at once, without waiting for luck."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
@@ -10,6 +11,17 @@ from typing import Any, TypeVar
 import psycopg
 
 T = TypeVar("T")
+
+DEADLINE = 60.0
+"""Seconds that anything may take: far more than it needs, also on a busy machine."""
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
+    """Wait for a condition, and fail if it does not come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
 
 
 def wait_until_blocked(

@@ -16,6 +16,7 @@ from typing import Any
 
 from mailgres.model import Message, Result
 from mailgres.providers import Capabilities
+from support.concurrency import until
 
 NAME = "double"
 HANG_SECONDS = 120.0
@@ -59,8 +60,9 @@ class Double:
     """Accepts messages: once for each key if it is idempotent, otherwise at every call.
 
     `hang`: the call that never returns, "inside" (before it accepts) or "accepted" (after).
-    `hang_on`: only for this recipient. `dies_on`: recipients whose emails end the process, like
-    a crash in a library. `delay`: seconds that a call takes.
+    `hang_on`: only for this recipient. `hang_after`: no call returns any more once the process has
+    accepted so many. `gate`: calls wait until this file exists. `dies_on`: recipients whose emails
+    end the process, like a crash in a library. `delay`: seconds that a call takes.
     """
 
     ledger: Ledger
@@ -68,6 +70,8 @@ class Double:
     batch_size: int = 1
     hang: str | None = None
     hang_on: str | None = None
+    hang_after: int | None = None
+    gate: str | None = None
     dies_on: tuple[str, ...] = ()
     delay: float = 0.0
     name: str = NAME
@@ -84,11 +88,18 @@ class Double:
         self._point("inside", messages)
         if self.delay:
             time.sleep(self.delay)
+        if self.gate:
+            until(Path(self.gate).exists, "the test opens the gate")
+        if self.hang_after is not None and self._accepted() >= self.hang_after:
+            hang()
         with self.ledger.alone() as entries:
             seen = {entry["key"]: entry for entry in entries if entry["event"] == "accepted"}
             results = [self._accept(message, entries, seen) for message in messages]
         self._point("left", messages)
         return results
+
+    def _accepted(self) -> int:
+        return sum(entry["pid"] == os.getpid() for entry in self.ledger.entries("accepted"))
 
     def limits(self) -> None: ...
 

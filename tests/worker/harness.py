@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -25,27 +24,30 @@ from mailgres.sender import Renderer, Sender
 from mailgres.worker import Summary, Worker
 from mailgres.worker.store import CONNECTION_TIMEOUT_SECONDS, STATEMENT_TIMEOUT, Store
 from support import forked, privacy
+from support.concurrency import DEADLINE, until
 from support.queue import HOLD, Queue
 from worker.double import NAME, Ledger
+
+__all__ = [
+    "BLOCKED_CALLS",
+    "DEADLINE",
+    "PROGRAM",
+    "SOURCE",
+    "TESTS",
+    "Process",
+    "WorkerHarness",
+    "until",
+]
 
 TESTS = Path(__file__).parents[1]
 SOURCE = Path(mailgres.__file__).parents[1]
 PROGRAM = Path(sys.executable).with_name("mailgres")
-DEADLINE = 60.0
 BLOCKED_CALLS = """
     SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
     WHERE d.datname = current_database() AND NOT l.granted
       AND l.relation = 'mailgres.captured'::regclass
 """
 """Calls of the provider `capture` that wait for a lock of its table."""
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition, and fail if it does not come true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 class Process:
@@ -186,15 +188,21 @@ class WorkerHarness(Queue):
                 worker.stop()
                 run.result(DEADLINE)
 
+    def expire_leases(self) -> None:
+        """Let the leases of dead workers expire now: nobody has to wait for them."""
+        past = "mailgres.now() - interval '1 second'"
+        self.run(f"UPDATE email_queue SET lease_until = {past} WHERE status = 'sending'")
+
     def work_off(self, **order: Any) -> None:
         """Let another worker finish the job, and take back what dead ones held."""
+        self.expire_leases()
         with self.worker(name="the heir", **order) as heir:
             self.until_settled()
             heir.stop()
 
-    def until_settled(self, seconds: float = DEADLINE) -> None:
+    def until_settled(self) -> None:
         """Wait until every email is sent or dead, taking back what dead workers held."""
-        until(self.is_settled, "every email is sent or dead", seconds)
+        until(self.is_settled, "every email is sent or dead")
 
     def is_settled(self) -> bool:
         """Return whether every email is sent or dead; reap what dead workers held."""

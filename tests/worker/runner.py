@@ -31,7 +31,7 @@ class Order:
     url: str
     ledger: str
     name: str = "worker-1"
-    lease: float = 1.0
+    lease: float = 30.0
     concurrency: int = 4
     batch_size: int = 10
     poll: float = 0.1

@@ -22,12 +22,12 @@ WRITTEN = "SELECT pg_current_xact_id_if_assigned()"
 
 def test_every_connection_of_a_worker_has_the_statement_timeout(harness: WorkerHarness) -> None:
     """It holds for every connection: those of the pool, and the one that claims."""
-    settings = Settings(database_url=harness.url, statement_timeout=SHORT)
+    settings = Settings(database_url=harness.url, statement_timeout=timedelta(seconds=7))
     with open_worker(settings, janitors=False) as worker:
         with worker.store.connection() as pooled:
-            assert pooled.execute("SHOW statement_timeout").fetchone() == ("100ms",)
+            assert pooled.execute("SHOW statement_timeout").fetchone() == ("7s",)
         with worker.store.connect() as own:
-            assert own.execute("SHOW statement_timeout").fetchone() == ("100ms",)
+            assert own.execute("SHOW statement_timeout").fetchone() == ("7s",)
 
 
 def test_a_claim_that_takes_too_long_is_repeated(harness: WorkerHarness, connect: Connect) -> None:
@@ -35,7 +35,7 @@ def test_a_claim_that_takes_too_long_is_repeated(harness: WorkerHarness, connect
     email = harness.enqueue()
     lock = connect(autocommit=False)
     lock.execute("LOCK TABLE email_queue")
-    harness.variables["MAILGRES_STATEMENT_TIMEOUT"] = "100ms"
+    harness.variables["MAILGRES_STATEMENT_TIMEOUT"] = "1s"
     with harness.script("worker") as worker:
         until(lambda: "statement timeout" in worker.log, "the claim gives up")
         lock.rollback()

@@ -17,7 +17,7 @@ from worker.double import Double, Ledger
 from worker.harness import DEADLINE, WorkerHarness, until
 from worker.test_wake import ASLEEP, RARELY
 
-BRIEFLY = timedelta(milliseconds=300)
+BRIEFLY = timedelta(seconds=1)
 COUNT = 10
 
 

@@ -99,7 +99,8 @@ def test_workers_killed_at_any_step_lose_no_email(harness: WorkerHarness) -> Non
     double = {"batch_size": 3, "delay": 0.02}
     for number in range(4):
         before = harness.ledger.accepted().total()
-        with harness.worker(name=f"victim-{number}", double=double) as victim:
+        bounded = {**double, "hang_after": 25}  # so that it cannot be done before it is killed
+        with harness.worker(name=f"victim-{number}", double=bounded) as victim:
             until(lambda: harness.ledger.accepted().total() >= before + 15, "it works")  # noqa: B023
             victim.kill()
     assert "sending" in harness.statuses()
@@ -120,7 +121,8 @@ def test_an_email_that_kills_its_worker_becomes_a_dead_letter(harness: WorkerHar
             until(lambda: len(hung(harness, str(poison))) == number, "it is hit")  # noqa: B023
             until(lambda: harness.statuses().get("sent") == 3, "the others are sent")
             victim.kill()
-        until(lambda: harness.reap() or None, "its lease expires")
+        harness.expire_leases()
+        assert harness.reap() == 1
     assert (harness.email(poison).status, harness.email(poison).dead_reason) == (
         "failed",
         "crashed",
@@ -142,6 +144,7 @@ def test_emails_that_end_their_worker_take_no_other_with_them(
     for number in range(2 * most_losses + 1):
         with harness.worker(name=f"victim-{number}", double=double) as victim:
             until(lambda: harness.is_settled() or not victim.alive(), "it died, or all is done")
+        harness.expire_leases()
     dead = harness.rows("SELECT id FROM email_queue WHERE dead_reason = 'crashed'")
     assert {str(row.id) for row in dead} == culprits
     assert harness.statuses() == {"sent": 5, "failed": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -13,14 +14,18 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_stopping_worker_finishes_what_is_in_flight(
-    harness: WorkerHarness, number: signal.Signals
+    harness: WorkerHarness, tmp_path: Path, number: signal.Signals
 ) -> None:
     harness.use_double(idempotent=False)
     emails = harness.fill(10)
-    double = {"idempotent": False, "delay": 1.0}
+    gate = tmp_path / "gate"
+    double = {"idempotent": False, "gate": str(gate)}
     with harness.worker(concurrency=2, double=double) as worker:
         until(lambda: len(harness.ledger.entries("inside")) == 2, "two calls are under way")
-        reported = worker.stop(number)
+        worker.popen.send_signal(number)
+        until(lambda: harness.statuses().get("pending") == 8, "the rest is given back")
+        gate.touch()
+        reported = worker.summary()
     assert (reported["claimed"], reported["sent"], reported["given_back"]) == (10, 2, 8)
     assert harness.ledger.accepted().total() == 2
     assert harness.statuses() == {"sent": 2, "pending": 8}
