@@ -1,6 +1,7 @@
 """Write the tables of figures from the results of the benchmarks: `make docs`.
 
-benchmarks/README.md has all of them, the README has four, docs/events.md those about events.
+benchmarks/README.md has all of them, the README has four, docs/events.md and docs/inbox.md have
+their own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "benchmarks" / "README.md"
 EVENTS = ROOT / "docs" / "events.md"
+INBOX = ROOT / "docs" / "inbox.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 SPEED = re.compile(
@@ -22,6 +24,8 @@ SPEED = re.compile(
     re.MULTILINE,
 )
 """A table of figures, and the sentence below it."""
+OF_THE_INBOX = re.compile(r"^- It is ready .*\n(?:  .+\n)*", re.MULTILINE)
+"""The line of docs/inbox.md with figures."""
 
 
 def result(name: str) -> dict[str, Any]:
@@ -173,6 +177,36 @@ def of_the_events() -> list[tuple[str, str, str]]:
     ]
 
 
+def of_the_inbox() -> list[tuple[str, str, str]]:
+    """Return the rows about `mailgres dev`."""
+    found = result("inbox")
+    seen = found["commit_to_page"]
+    return [
+        (
+            "`mailgres dev` until it is ready",
+            f"its first start, with initdb and all revisions: {found['first_start_s']} s",
+            f"{found['later_start_s']} s",
+        ),
+        (
+            "from commit to an open page of the inbox, in Chromium",
+            "-",
+            f"{seen['median_ms']:.0f} ms (median), {seen['p95_ms']:.0f} ms (95 %)",
+        ),
+    ]
+
+
+def inbox_line() -> str:
+    """Return the line about the inbox for its page."""
+    found = result("inbox")
+    text = (
+        f"- It is ready {found['first_start_s']} s after its first start, which makes"
+        f" the database, and {found['later_start_s']} s after a later one. An open page shows an"
+        f" email {found['commit_to_page']['median_ms']:.0f} ms after the commit (median;"
+        " [how it was measured](../benchmarks/README.md))."
+    )
+    return textwrap.fill(text, 110, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
 def of_what_people_ask() -> list[tuple[str, str, str]]:
     """Return the rows about a queue with ten million emails."""
     views, operator = result("monitoring")["views"], result("operator")
@@ -219,6 +253,7 @@ def speed_table() -> str:
         *of_the_providers(),
         *of_the_webhooks(),
         *of_what_people_ask(),
+        *of_the_inbox(),
     ]
     return f"{_table(rows)}{steps()}\n"
 
@@ -247,6 +282,8 @@ def main() -> None:
         table = make_table()
         text = page.read_text(encoding="utf-8")
         page.write_text(SPEED.sub(lambda _: table, text, count=1), encoding="utf-8")  # noqa: B023
+    text = INBOX.read_text(encoding="utf-8")
+    INBOX.write_text(OF_THE_INBOX.sub(lambda _: inbox_line(), text, count=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ sample = { name = "Ana" }
 <p>Hello {{ name }}</p>
 """
 ENQUEUE = "SELECT enqueue_email(NULL, 'hello', 'ana@example.com', '{\"name\": \"Ana\"}')"
+MANY = """SELECT enqueue_email(NULL, 'welcome_user', 'n' || n || '@example.com')
+    FROM generate_series(0, 449) n"""
 WELCOME = "SELECT enqueue_email(NULL, 'welcome_user', %s)"
 
 
@@ -84,6 +86,20 @@ def test_dev_prints_a_line_per_email_and_ends_at_ctrl_c_while_a_browser_watches(
         assert dev.end(signal.SIGINT) == 0
         assert line(dev) == "Stopped.\n"
         watching.close()
+
+
+def test_every_email_of_a_large_transaction_has_a_line_and_a_deletion_prints_none(
+    place: Path, tmp_path: Path
+) -> None:
+    with running(("--data-dir", str(place), "--fresh"), dict(os.environ), tmp_path) as dev:
+        with psycopg.connect(dev.url, autocommit=True) as conn:
+            conn.execute(MANY)
+            expected = {f"n{number}@example.com" for number in range(450)}
+            assert {line(dev).split()[2] for _ in expected} == expected
+            conn.execute("SELECT mailgres.delete_from_inbox(NULL, 230)")
+            conn.execute(WELCOME, ("last@example.com",))
+        assert line(dev).split()[2] == "last@example.com"
+        assert dev.end() == 0
 
 
 def test_dev_keeps_its_data_and_the_address_of_its_inbox_until_it_starts_fresh(

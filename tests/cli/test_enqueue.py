@@ -333,7 +333,7 @@ def test_an_interrupted_enqueue_reports_what_was_done(
     other.rollback()
     assert done.returncode == 130
     assert "999 emails were enqueued before that" in done.stderr
-    assert f"{report} lists the 1 bad lines so far." in done.stderr
+    assert f"{report} lists 1 bad line so far." in done.stderr
     assert [json.loads(line)["line"] for line in report.read_text().splitlines()] == [8]
     assert len(rows(queue)) == 999
 

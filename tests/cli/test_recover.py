@@ -128,7 +128,7 @@ def test_recover_with_dry_run_or_without_consent_changes_nothing(
     assert "     1  hold         become dead letters with the reason uncertain" in said
     assert said.endswith("Nothing was changed: this was a dry run.\n")
     what, todo = mailgres.fails(*SINCE)
-    assert what == "Make 1 emails uncertain? There is no terminal to ask at, so nothing was done"
+    assert what == "Make 1 email uncertain? There is no terminal to ask at, so nothing was done"
     assert "--yes" in todo
     assert queue.rows("SELECT * FROM email_queue") == before
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from mailgres import cli
 from mailgres.cli.support.tables import Cell, Column, display_width, table
 from support.program import PROGRAM, Program
 from support.queue import Queue
@@ -305,6 +307,33 @@ def test_help_has_whole_sentences(group: str) -> None:
     shown = Program("").run(*group.split(), "--help", COLUMNS="80").stdout
     assert "..." not in shown.partition("Commands:")[2]
     assert max(map(len, shown.splitlines())) <= 80
+
+
+FIXED_PLURAL = re.compile(
+    r"\} (?:more |bad )?(?:address|alert|attempt|comment|email|entrie|file|letter|line|message|name"
+    r"|object|provider|retrie|route|row|rule|sender|suppression|template|tenant|version|worker)e?s\b"
+)
+
+
+def test_no_command_prints_a_number_before_a_fixed_plural() -> None:
+    """`count` writes the noun: 1 email, 2 emails."""
+    assert FIXED_PLURAL.search("{found:,} emails")
+    for path in Path(cli.__file__).parent.rglob("*.py"):
+        for text in re.findall(r'f"[^"]*"', path.read_text(encoding="utf-8")):
+            assert not FIXED_PLURAL.search(text), (path.name, text)
+
+
+def test_one_is_singular(mailgres: Program, queue: Queue, tmp_path: Path) -> None:
+    one = tmp_path / "one.jsonl"
+    one.write_text('{"template_type": "welcome_user", "recipient_email": "ana@example.com"}\n')
+    assert mailgres("enqueue", "--jsonl", str(one)) == "Enqueued 1 email.\n"
+    assert "1 email is pending or being sent." in mailgres("quarantine", "status")
+    queue.run("UPDATE email_queue SET max_retries = 0")
+    (email,) = mailgres.json("list")
+    assert "one attempt" in mailgres("show", email["id"])
+    assert mailgres("policies", "set", "stepped", "--steps", "1m", "--retries", "1").startswith(
+        "stepped: 1 retry, "
+    )
 
 
 def completed(mailgres: Program, line: str) -> list[str]:

@@ -40,6 +40,7 @@ def test_page_of_the_views_is_current(conn: psycopg.Connection) -> None:
 def test_the_figures_on_speed_are_those_of_the_results() -> None:
     assert speed_table.short_table() in speed_table.README.read_text(encoding="utf-8"), "make docs"
     assert speed_table.speed_table() in speed_table.PAGE.read_text(encoding="utf-8"), "make docs"
+    assert speed_table.inbox_line() in speed_table.INBOX.read_text(encoding="utf-8"), "make docs"
 
 
 def test_the_figures_of_the_page_on_events_are_those_of_the_results() -> None:

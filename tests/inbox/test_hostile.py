@@ -47,6 +47,21 @@ HOSTILE = {
     "a form": "<form action='URL/form' method=post target=_top><button id=go>go</button></form>",
     "a form for the inbox": "<form action='/delete' method=post><button id=go>go</button></form>",
     "a fixed layer": "<a id=go href='URL/x' style='position:fixed;inset:0;z-index:99999'>go</a>",
+    "a link behind an attribute": "<a id=go title='>' href='URL/link'>go</a>",
+    "a link of an SVG": "<svg width=90 height=90><a id=go xlink:href='URL/a' href='URL/b'>"
+    "<rect width=90 height=90 /></a></svg>",
+    "a link that an SVG animates": "<svg width=90 height=90><a id=go><animate attributeName=href"
+    " values='URL/link' /><rect width=90 height=90 /></a></svg>",
+    "a form behind an attribute": "<form title='>' action='URL/form'><button id=go>go</button>",
+    "a refresh behind an attribute": "<meta title='>' http-equiv=refresh content='0;url=URL/x'>",
+    "an attribution": "<img attributionsrc='URL/a' src='x'><a id=go attributionsrc='URL/b'"
+    " href='#'>go</a>",
+    "speculation": '<script type=speculationrules>{"prefetch":[{"urls":["URL/s"]}]}</script>',
+    "reports": "<meta http-equiv=Content-Security-Policy content='img-src none; report-uri URL/r'>"
+    "<img src=x.gif>",
+    "a shadow": f"<div><template shadowrootmode=open><script>{EVIL}</script>"
+    "<img src='URL/s.gif'></template></div>",
+    "a text for no scripts": "<noscript><img src='URL/n'><iframe src='URL/f'></iframe></noscript>",
     "right to left": "<p dir=rtl>\u202e moc.elpmaxe \u2066\u202e</p>",
 }
 

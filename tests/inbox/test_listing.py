@@ -79,15 +79,25 @@ def test_search_finds_by_address_subject_text_and_template(
     assert len(shown(queue, search)) == count
 
 
+AT_ONCE = """SELECT enqueue_email(NULL, 'welcome_user', 'n' || n || '@example.com',
+    p_scheduled_for => now() + interval '1 day') FROM generate_series(1, 20) n"""
+
+
 def test_pages_of_the_inbox_show_every_email_once(queue: Queue, run_worker: Run) -> None:
-    ids = {enqueue(queue) for _ in range(7)}
+    for _ in range(7):
+        enqueue(queue)
     run_worker()
+    queue.run(AT_ONCE)  # they wait, and all have the same created_at
+    queue.run("UPDATE mailgres.captured SET captured_at = now()")
     found: list[Any] = []
     while page := queue.rows(
-        "SELECT * FROM mailgres.inbox(NULL, %s, 3)", found[-1].at if found else None
+        "SELECT * FROM mailgres.inbox(NULL, %s, 3, %s)",
+        *((found[-1].at, found[-1].queue_id) if found else (None, None)),
     ):
         found += page
-    assert sorted(row.queue_id for row in found) == sorted(ids)
+    ids = queue.value("SELECT array_agg(id ORDER BY id) FROM email_queue")
+    assert sorted(row.queue_id for row in found) == ids
+    assert len(ids) == 27
 
 
 def test_deleting_from_the_inbox_removes_email_message_files_and_log(

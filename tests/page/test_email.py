@@ -90,6 +90,8 @@ def test_operators_see_the_content_in_a_closed_frame(operator: Client, dead: UUI
     assert file.body == b"only for Ana"
     assert file.headers["content-disposition"].startswith("attachment;")
     assert file.headers["content-type"] == "application/octet-stream"
+    for number in ("2", "-1", "9" * 5000):
+        assert operator.get(f"/emails/{dead}/files/{number}").status == 404
 
 
 def test_an_email_of_a_template_is_rendered_as_its_next_attempt_would(

@@ -39,7 +39,7 @@ def test_the_inbox_of_the_service_shows_what_a_run_captured(
     answer = staging.get("/inbox/", BEARER, host=HOST)
     assert answer.status == 200
     assert b"ana@example.com" in answer.body
-    assert staging.get("/inbox", host=HOST).headers["location"] == "inbox/"
+    assert staging.get("/inbox?q=a", host=HOST).headers["location"] == "./inbox/?q=a"
 
 
 def test_the_inbox_of_the_service_is_closed_to_strangers_and_other_names(staging: Site) -> None:
@@ -75,7 +75,8 @@ def test_readiness_is_answered_while_the_inbox_waits_for_the_database(
         waiting = [stack.enter_context(staging.open()) for _ in range(MOST_REQUESTS)]
         for connection in waiting:
             staging.send(connection, asked)
-        assert read(_one_more(staging, stack, asked)).status == 503
+        refused = read(_one_more(staging, stack, asked))
+        assert (refused.status, refused.headers["content-type"][:9]) == (503, "text/html")
         assert staging.get("/readyz").status == 200
         answered = select.select(waiting, [], [], 0)[0]
         assert len(answered) < len(waiting) / 2

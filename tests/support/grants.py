@@ -233,7 +233,7 @@ INTERNAL: Final = {
         suppress_reported take_emails take_lost take_tokens tenant_room time_text
         tokens_of used_of_quota mark_limited wake
         is_probe_due warn_uncertain with_settings with_whole_batches redact_addresses
-        capturing_routes inbox_index is_in_inbox take_capture_fault
+        capturing_routes inbox_index is_in_inbox take_capture_fault time_of_id
         add_refusals bulk_filter bulk_options change_emails current_actor
         delete_expired_bulk_actions run_bulk_chunk
         """

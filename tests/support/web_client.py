@@ -38,12 +38,20 @@ class WebClient:
     def get(self, path: str = "/", **headers: str | None) -> Answer:
         return self.send("GET", path, None, headers)
 
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str | None
+    ) -> Answer:
+        """Send any request."""
+        return self.send(method, path, body, headers)
+
     def post(self, path: str, form: dict[str, str], **headers: str | None) -> Answer:
         own: dict[str, str | None] = {"Origin": f"http://127.0.0.1:{self.port}"}
         own["Content-Type"] = "application/x-www-form-urlencoded"
         return self.send("POST", path, urlencode(form), own | headers)
 
-    def send(self, method: str, path: str, body: str | None, headers: dict[str, Any]) -> Answer:
+    def send(
+        self, method: str, path: str, body: str | bytes | None, headers: dict[str, Any]
+    ) -> Answer:
         sent = {"Cookie": self.cookie} if self.cookie else {}
         sent |= self.extra | {n.replace("_", "-"): v for n, v in headers.items() if v is not None}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)

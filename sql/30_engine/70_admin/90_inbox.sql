@@ -19,9 +19,17 @@ RETURN q.status <> 'sent' AND q.route = ANY (p_routes)
 COMMENT ON FUNCTION mailgres.is_in_inbox(public.email_queue, text[]) IS
     'Whether an email without a captured message belongs to the inbox: it waits or failed on a route that captures.';
 
+CREATE FUNCTION mailgres.time_of_id(p_id uuid) RETURNS timestamptz
+    LANGUAGE sql IMMUTABLE
+RETURN to_timestamp(('x0000' || left(replace(p_id::text, '-', ''), 12))::bit(64)::bigint / 1000.0);
+
+COMMENT ON FUNCTION mailgres.time_of_id(uuid) IS 'When a time-ordered uuid was generated, in milliseconds.';
+
 -- Captured messages by their time, others among the newest emails of the queue: so a call reads few
 -- rows, however many there are. Of an email that was captured twice, the newer message counts.
-CREATE FUNCTION mailgres.inbox_index(p_search text, p_before timestamptz, p_limit int)
+-- Others have the time of their id: emails of one transaction share created_at, however long it took,
+-- and a page that ends among them has to know where the next one starts.
+CREATE FUNCTION mailgres.inbox_index(p_search text, p_before timestamptz, p_limit int, p_before_id uuid DEFAULT NULL)
     RETURNS TABLE (at timestamptz, queue_id uuid, key text, status text, retries int)
     LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
@@ -32,24 +40,29 @@ DECLARE
     v_search    constant text := lower(nullif(btrim(left(p_search, 200)), ''));
     v_routes    constant text[] := mailgres.capturing_routes();
     v_depth     constant int := CASE WHEN v_search IS NULL THEN c_recent ELSE c_searched END;
+    v_before    constant timestamptz := coalesce(p_before, 'infinity');
+    v_before_id constant uuid := coalesce(p_before_id, '00000000-0000-0000-0000-000000000000');
 BEGIN
     RETURN QUERY
     SELECT * FROM (
         (SELECT c.captured_at, c.queue_id, c.key, q.status::text, q.retries::int
          FROM (SELECT k.* FROM mailgres.captured k
-               WHERE k.captured_at < coalesce(p_before, 'infinity')
-               ORDER BY k.captured_at DESC LIMIT CASE WHEN v_search IS NULL THEN p_limit ELSE c_searched END) c
+               WHERE (k.captured_at, k.queue_id) < (v_before, v_before_id)
+               ORDER BY k.captured_at DESC, k.queue_id DESC LIMIT CASE WHEN v_search IS NULL THEN p_limit ELSE c_searched END) c
          LEFT JOIN public.email_queue q ON q.id = c.queue_id
          WHERE NOT EXISTS (SELECT FROM mailgres.captured n WHERE n.queue_id = c.queue_id AND n.captured_at > c.captured_at)
            AND (v_search IS NULL OR strpos(lower(concat_ws(E'\n',
                 c.message ->> 'to', c.message ->> 'also_to', c.message ->> 'cc', c.message ->> 'bcc', c.message ->> 'from',
                 c.message ->> 'subject', c.message ->> 'text', q.template_type, q.tenant_id, c.queue_id)), v_search) > 0)
-         ORDER BY c.captured_at DESC LIMIT p_limit)
+         ORDER BY c.captured_at DESC, c.queue_id DESC LIMIT p_limit)
         UNION ALL
-        (SELECT q.created_at::timestamptz, q.id, NULL::text, q.status::text, q.retries::int
+        (SELECT CASE WHEN mailgres.time_of_id(q.id) BETWEEN q.created_at - interval '1 s' AND q.created_at + interval '1 day'
+                     THEN mailgres.time_of_id(q.id) ELSE q.created_at END,  -- an id that was not generated here has no time
+                q.id, NULL::text, q.status::text, q.retries::int
          FROM (SELECT e.id FROM public.email_queue e
                WHERE e.id < CASE WHEN p_before IS NULL THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
-                            ELSE mailgres.first_id_of(p_before) END
+                            ELSE mailgres.first_id_of(p_before + interval '2 ms') END
+                 AND (mailgres.time_of_id(e.id), e.id) < (v_before, v_before_id)
                ORDER BY e.id DESC LIMIT v_depth) r
          JOIN public.email_queue q ON q.id = r.id
          WHERE mailgres.is_in_inbox(q, v_routes)
@@ -62,9 +75,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION mailgres.inbox_index(text, timestamptz, int) IS 'Which emails a page of the inbox shows, newest first.';
+COMMENT ON FUNCTION mailgres.inbox_index(text, timestamptz, int, uuid) IS 'Which emails a page of the inbox shows, newest first.';
 
-CREATE FUNCTION mailgres.inbox(p_search text DEFAULT NULL, p_before timestamptz DEFAULT NULL, p_limit int DEFAULT 50)
+CREATE FUNCTION mailgres.inbox(
+    p_search text DEFAULT NULL, p_before timestamptz DEFAULT NULL, p_limit int DEFAULT 50, p_before_id uuid DEFAULT NULL)
     RETURNS TABLE (
         at timestamptz, queue_id uuid, captured boolean, status text, retries int, template_type text, tenant_id text,
         recipient_email text, more_recipients int, from_email text, subject text, preview text, files int,
@@ -81,14 +95,14 @@ SELECT i.at, i.queue_id, i.key IS NOT NULL, coalesce(i.status, 'deleted'), i.ret
        (SELECT count(*)::int FROM mailgres.captured_files f WHERE f.key = i.key),
        q.error_message, nullif(q.next_retry_at, 'infinity'),
        EXISTS (SELECT FROM mailgres.deliveries d WHERE d.queue_id = i.queue_id AND d.bounced_at IS NOT NULL)
-FROM mailgres.inbox_index(p_search, p_before, least(p_limit, 200)) i
+FROM mailgres.inbox_index(p_search, p_before, least(p_limit, 200), p_before_id) i
 LEFT JOIN public.email_queue q ON q.id = i.queue_id
 LEFT JOIN mailgres.captured c ON c.key = i.key
 ORDER BY i.at DESC, i.queue_id DESC
 $$;
 
-COMMENT ON FUNCTION mailgres.inbox(text, timestamptz, int) IS
-    'Captured emails, and those that wait or failed on a route that captures, newest first; p_before: the time of the last one on the page before.';
+COMMENT ON FUNCTION mailgres.inbox(text, timestamptz, int, uuid) IS
+    'Captured emails, and those that wait or failed on a route that captures, newest first; p_before, p_before_id: time and id of the last one on the page before.';
 
 CREATE FUNCTION mailgres.inbox_state(p_id uuid DEFAULT NULL) RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

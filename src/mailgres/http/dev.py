@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mailgres.http.server import MOST_WAITING, Server
+from mailgres.safe_errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def _listen(port: int) -> tuple[socket.socket, Address]:
         try:
             listener = socket.create_server((HOST, number), backlog=MOST_WAITING)
         except OSError:
-            taken_by = taken_by or owner_of(number) or "another program"
+            taken_by = taken_by or printable(owner_of(number) or "another program")
         else:
             return listener, Address(listener.getsockname()[1], taken_by)
     raise OSError  # port 0 is always free

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.responses import RedirectResponse, Response
-
 from mailgres.errors import MailgresError
 from mailgres.inbox import Inbox
+from mailgres.web import slash_added
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from mailgres.settings import Settings
 
@@ -29,7 +29,7 @@ def check_inbox(settings: Settings) -> None:
 
 def open_inbox(settings: Settings) -> Inbox:
     """Return the inbox of the settings; refuse a database role that may not read emails."""
-    hosts = [host.strip() for host in settings.inbox_hosts.split(",")]
+    hosts = [name for host in settings.inbox_hosts.split(",") if (name := host.strip())]
     inbox = Inbox(settings.database_url or "", settings.inbox_secret or "", hosts)
     inbox.check()
     return inbox
@@ -41,5 +41,5 @@ def mount_inbox(app: Starlette, inbox: Inbox) -> None:
     app.mount(PATH, inbox)
 
 
-async def _add_slash(_request: Request) -> Response:
-    return RedirectResponse("inbox/")
+async def _add_slash(request: Request) -> Response:
+    return slash_added(request.scope)

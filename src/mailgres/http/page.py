@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.responses import RedirectResponse, Response
-
 from mailgres import page
 from mailgres.errors import MailgresError
+from mailgres.web import slash_added
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from mailgres.settings import Settings
 
@@ -59,5 +59,5 @@ def _names(given: str | None) -> list[str]:
     return [name.strip() for name in (given or "").split(",") if name.strip()]
 
 
-async def _add_slash(_request: Request) -> Response:
-    return RedirectResponse("page/")
+async def _add_slash(request: Request) -> Response:
+    return slash_added(request.scope)

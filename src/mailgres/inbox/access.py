@@ -11,7 +11,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mailgres.web import LOOPBACK, Hosts, Signer, is_own_origin
+from mailgres.errors import MailgresError
+from mailgres.web import LOOPBACK, Hosts, Signer, cookie_path, is_own_origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _NONCE_BYTES = 16
+LEAST_SECRET = 16
+"""Characters of a secret."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class Access:
     secret: str
     hosts: Sequence[str] = LOOPBACK
     token_in_url: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a secret that could be guessed: an empty one would let everybody in."""
+        if len(self.secret) < LEAST_SECRET:
+            raise MailgresError(
+                "The secret of the inbox is too short", f"Give at least {LEAST_SECRET} characters."
+            )
 
     def is_expected_host(self, request: Request) -> bool:
         """Return whether the request was sent to a name of ours; exactly one Host header."""
@@ -62,8 +72,8 @@ class Access:
         response.set_cookie(
             self._cookie,
             f"{nonce}.{self._signer.sign('session', nonce)}",
-            path=request.scope.get("root_path") or "/",
-            secure=request.url.scheme == "https",
+            path=cookie_path(request),
+            secure=_is_tls(request),
             httponly=True,
             samesite="strict",
         )
@@ -84,3 +94,9 @@ class Access:
     @property
     def _signer(self) -> Signer:
         return Signer(self.secret)
+
+
+def _is_tls(request: Request) -> bool:
+    """Return whether the browser uses https: behind a proxy, only the origin of a form says so."""
+    origin = request.headers.get("origin", "")
+    return request.url.scheme == "https" or origin.startswith("https:")

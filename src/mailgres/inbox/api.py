@@ -16,10 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from mailgres.errors import DatabaseUnreachable, MailgresError
 from mailgres.inbox.links import find_links
 from mailgres.values.kinds import BadValue, Duration
-from mailgres.web import HEADERS, in_thread
+from mailgres.web import HEADERS, as_number, in_thread, json_problem, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,14 +53,11 @@ class Api:
 
     def routes(self) -> list[Route]:
         """Return the routes; every caller is checked first."""
-        one = "/api/inbox/{id:uuid}"
         return [
-            Route("/api/inbox", self._checked(self.list_emails), methods=["GET"]),
-            Route("/api/inbox", self._checked(self.delete_all), methods=["DELETE"]),
-            Route("/api/inbox/latest", self._checked(self.latest), methods=["GET"]),
-            Route("/api/inbox/faults", self._checked(self.add_fault), methods=["POST"]),
-            Route(one, self._checked(self.show), methods=["GET"]),
-            Route(one, self._checked(self.delete), methods=["DELETE"]),
+            self._route("/api/inbox", GET=self.list_emails, DELETE=self.delete_all),
+            self._route("/api/inbox/latest", GET=self.latest),
+            self._route("/api/inbox/faults", POST=self.add_fault),
+            self._route("/api/inbox/{id:uuid}", GET=self.show, DELETE=self.delete),
         ]
 
     async def list_emails(self, request: Request) -> object:
@@ -98,7 +94,7 @@ class Api:
 
     async def delete_all(self, _request: Request) -> object:
         """Delete what the inbox has."""
-        return {"deleted": await in_thread(self._store.delete, None)}
+        return {"deleted": await in_thread(self._store.delete_all)}
 
     async def add_fault(self, request: Request) -> object:
         """Let the next email to an address, of a template, or at all fail."""
@@ -120,46 +116,42 @@ class Api:
             raise HTTPException(404, "This email is not in the inbox.")
         return _whole(queue_id, found)
 
-    def _checked(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Let only callers with the secret in, and answer errors as JSON."""
+    def _route(self, path: str, **handlers: Handler) -> Route:
+        """Let only callers with the secret in."""
 
         async def answer(request: Request) -> Response:
             if not self._access.is_expected_host(request):
-                return _problem(403, "The inbox does not answer under this host name.")
+                return json_problem(403, "The inbox does not answer under this host name.")
             if not self._access.has_bearer(request):
-                return _problem(
+                return json_problem(
                     _UNAUTHORIZED,
                     "Send the secret of the inbox: Authorization: Bearer …",
                     {"WWW-Authenticate": "Bearer"},
                 )
-            try:
-                return JSONResponse(await handler(request), headers=HEADERS)
-            except HTTPException as error:
-                return _problem(error.status_code, str(error.detail))
-            except DatabaseUnreachable as error:
-                return _problem(_UNAVAILABLE, error.message, {"Retry-After": "2"})
-            except MailgresError as error:
-                return _problem(_BAD, error.message)
+            method = "GET" if request.method == "HEAD" else request.method
+            return JSONResponse(await handlers[method](request), headers=HEADERS)
 
-        return answer
-
-
-def _problem(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": text}, status, {**HEADERS, **(headers or {})})
+        return Route(path, answer, methods=list(handlers))
 
 
 def _wanted(request: Request, *others: str) -> dict[str, str]:
-    """Return the filters; refuse unknown ones, which would match everything."""
+    """Return the filters; refuse what would match everything: unknown, empty and repeated ones."""
     given = dict(request.query_params)
+    if len(given) < len(request.query_params.multi_items()):
+        raise HTTPException(_BAD, "Give each parameter once.")
     if unknown := sorted(given.keys() - _FILTERS - set(others)):
         known = ", ".join(sorted(_FILTERS | set(others)))
         raise HTTPException(_BAD, f"There is no parameter {unknown[0]!r}: give {known}.")
+    if empty := sorted(name for name, value in given.items() if not value.strip()):
+        raise HTTPException(_BAD, f"{empty[0]} is empty.")
+    if " " in given.get("to", "").strip():
+        raise HTTPException(_BAD, "to is not an address: in an address of the web, + is %2B.")
     if "after" in given:
         try:
             datetime.fromisoformat(given["after"]).astimezone()
         except (ValueError, OverflowError):
             raise HTTPException(_BAD, "after is not a time in ISO 8601.") from None
-    return {name: value for name, value in given.items() if name in _FILTERS and value}
+    return {name: value for name, value in given.items() if name in _FILTERS}
 
 
 def _wait(request: Request) -> float:
@@ -170,18 +162,14 @@ def _wait(request: Request) -> float:
 
 
 def _limit(request: Request) -> int:
-    given = request.query_params.get("limit", "50")
-    if not given.isdecimal() or not 1 <= int(given) <= MOST_EMAILS:
+    given = as_number(request.query_params.get("limit", "50"))
+    if given is None or not 1 <= given <= MOST_EMAILS:
         raise HTTPException(_BAD, f"limit is not a number from 1 to {MOST_EMAILS}.")
-    return int(given)
+    return given
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    content = b""
-    async for part in request.stream():
-        content += part
-        if len(content) > MOST_BODY_BYTES:
-            raise HTTPException(413, f"The body is longer than {MOST_BODY_BYTES} bytes.")
+    content = await read_body(request, MOST_BODY_BYTES)
     try:
         given = json.loads(content)
     except (ValueError, RecursionError):

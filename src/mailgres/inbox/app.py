@@ -58,7 +58,9 @@ class Inbox:
         self.access = Access(secret, hosts, token_in_url)
         self.streams = Streams(self.store, lambda: str(hash(tuple(notices()))))
         handlers = Handlers(self.store, self.access, self.streams, notices)
-        self._app = AtATime(_make_app(handlers, Api(self.store, self.access)))
+        self.problems = Problems("inbox", page, _log_in, REFUSED)
+        app = _make_app(handlers, Api(self.store, self.access), self.problems)
+        self._app = AtATime(app, self.problems.too_many)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; links are relative to an address with a slash at the end."""
@@ -74,11 +76,17 @@ class Inbox:
         self.store.close()
 
 
-def _make_app(handlers: Handlers, api: Api) -> Starlette:
+def _make_app(handlers: Handlers, api: Api, problems: Problems) -> Starlette:
     get = handlers.get
     post = handlers.post
     message = "/messages/{id:uuid}"
-    return Starlette(
+
+    def download(path: str, handler: Handler) -> Route:
+        """Return the route of a download: its content is in memory until it is sent."""
+        limited = AtATime(request_response(handler), problems.too_many, MOST_DOWNLOADS)
+        return Route(path, limited, methods=["GET"])
+
+    app = Starlette(
         routes=[
             *api.routes(),
             static_route(files_in(STATIC)),
@@ -86,22 +94,20 @@ def _make_app(handlers: Handlers, api: Api) -> Starlette:
             Route("/", get(handlers.show_list)),
             Route("/faults", get(handlers.show_faults)),
             Route("/faults", post(handlers.set_fault), methods=["POST"]),
-            Route("/faults/{id:int}/remove", post(handlers.remove_fault), methods=["POST"]),
+            Route("/faults/{id}/remove", post(handlers.remove_fault), methods=["POST"]),
             Route("/delete", post(handlers.delete_all), methods=["POST"]),
             Route("/events", get(handlers.watch)),
             Route(message, get(handlers.show_message)),
             Route(f"{message}/frame", get(handlers.show_frame)),
-            _download(f"{message}/message.eml", get(handlers.download_message)),
-            _download(f"{message}/files/{{position:int}}", get(handlers.download_file)),
+            download(f"{message}/message.eml", get(handlers.download_message)),
+            download(f"{message}/files/{{position}}", get(handlers.download_file)),
             Route(f"{message}/delete", post(handlers.delete), methods=["POST"]),
         ],
-        exception_handlers=Problems("inbox", page, _log_in, REFUSED).handlers(),
+        exception_handlers=problems.handlers(),
     )
-
-
-def _download(path: str, handler: Handler) -> Route:
-    """Return the route of a download: its content is in memory until it is sent."""
-    return Route(path, AtATime(request_response(handler), MOST_DOWNLOADS), methods=["GET"])
+    # Another address is not here: a redirect would lead to whatever host the request names.
+    app.router.redirect_slashes = False
+    return app
 
 
 def _log_in(request: Request, error: NotAllowed) -> Response:

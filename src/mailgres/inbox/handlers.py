@@ -15,11 +15,13 @@ from mailgres.inbox.rendering import page
 from mailgres.inbox.timeline import state_of
 from mailgres.web import (
     HEADERS,
+    RETRY_SOON,
     NotAllowed,
     as_time,
     as_uuid,
     frame,
     in_thread,
+    path_number,
     read_form,
     relative,
 )
@@ -45,6 +47,11 @@ FAULTS = {
     "reject": "is rejected",
     "unanswered": "is accepted, but the answer is lost",
 }
+OTHER_HOST = (
+    "The inbox does not answer under this host name. Open the address that `mailgres dev` printed,"
+    " or add the name to MAILGRES_INBOX_HOSTS."
+)
+NOT_OURS = "This was not sent by a page of the inbox. Go back, load the page again, and repeat it."
 GONE = "This email is not in the inbox any more: it was deleted, or it expired."
 
 
@@ -92,7 +99,7 @@ class Handlers:
             form = await read_form(request)
             own = self._access.is_own_origin(request)
             if not own or not self._access.is_csrf_token(session, form.get("csrf", "")):
-                raise NotAllowed("This change was not sent by a page of the inbox.")
+                raise NotAllowed(NOT_OURS)
             request.state.form = form
             return await handler(request)
 
@@ -102,7 +109,7 @@ class Handlers:
         """Start a session for the secret."""
         self._check_host(request)
         if not self._access.is_own_origin(request):
-            raise NotAllowed("This form was not sent by a page of the inbox.")
+            raise NotAllowed(NOT_OURS)
         return self._log_in(request, (await read_form(request)).get("secret", ""), "./")
 
     def _log_in(self, request: Request, given: str, to: str) -> Response:
@@ -114,7 +121,7 @@ class Handlers:
 
     def _check_host(self, request: Request) -> None:
         if not self._access.is_expected_host(request):
-            raise NotAllowed("The inbox does not answer under this host name.")
+            raise NotAllowed(OTHER_HOST)
 
     # --- pages
 
@@ -165,15 +172,16 @@ class Handlers:
     async def _list(self, request: Request, selected: UUID | None = None) -> dict[str, object]:
         search = request.query_params.get("q", "")[:200]
         before = as_time(request.query_params.get("before"))
+        before_id = as_uuid(request.query_params.get("before_id"))
         values = await self._common(request, selected)
-        rows = await in_thread(self._store.emails, search or None, before, PAGE_SIZE + 1)
+        rows = await in_thread(self._store.emails, search or None, before, PAGE_SIZE + 1, before_id)
         emails = [_entry(row) for row in rows[:PAGE_SIZE]]
-        more = rows[PAGE_SIZE - 1]["at"].isoformat() if len(rows) > PAGE_SIZE else ""
+        last = rows[PAGE_SIZE - 1] if len(rows) > PAGE_SIZE else None
         return values | {
             "emails": emails,
             "search": search,
             "query": "?" + urlencode({"q": search}) if search else "",
-            "older": "?" + urlencode({"q": search, "before": more}) if more else "",
+            "older": _older(search, last) if last else "",
             "is_first_page": before is None,
         }
 
@@ -210,7 +218,7 @@ class Handlers:
 
     async def download_file(self, request: Request) -> Response:
         """Return an attachment, to be saved and not shown."""
-        queue_id, position = request.path_params["id"], request.path_params["position"]
+        queue_id, position = request.path_params["id"], path_number(request, "position")
         file = await in_thread(self._store.file, queue_id, min(position, 2**31 - 1))
         if file is None or file["content"] is None:
             raise HTTPException(404, "The content of this file was not kept.")
@@ -229,7 +237,9 @@ class Handlers:
     async def watch(self, request: Request) -> Response:
         """Send an event whenever the page that the browser shows has changed."""
         if self._streams.is_full:
-            return Response("too many\n", 503, {**HEADERS, "Retry-After": "5"})
+            raise HTTPException(503, "Too many browsers get live updates.", RETRY_SOON)
+        if request.method == "HEAD":  # a stream has no end
+            return Response(media_type="text/event-stream", headers=HEADERS)
         given = request.query_params
         stream = self._streams.stream(given.get("state", ""), as_uuid(given.get("id")))
         return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
@@ -243,8 +253,7 @@ class Handlers:
 
     async def delete_all(self, request: Request) -> Response:
         """Delete all emails of the inbox."""
-        while await in_thread(self._store.delete, None):
-            pass
+        await in_thread(self._store.delete_all)
         return _back(request, "./")
 
     async def set_fault(self, request: Request) -> Response:
@@ -260,8 +269,7 @@ class Handlers:
 
     async def remove_fault(self, request: Request) -> Response:
         """Remove a fault that has not happened."""
-        number = min(request.path_params["id"], 2**63 - 1)
-        await in_thread(self._store.remove_fault, number)
+        await in_thread(self._store.remove_fault, path_number(request, "id"))
         return _back(request, "../../faults")
 
 
@@ -279,6 +287,12 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         "label": label,
         "mood": mood,
     }
+
+
+def _older(search: str, last: dict[str, Any]) -> str:
+    """Return the parameters of the next page: an id, too, as several emails can have one time."""
+    position = {"before": last["at"].isoformat(), "before_id": str(last["queue_id"])}
+    return "?" + urlencode({"q": search, **position})
 
 
 def _back(request: Request, to: str) -> Response:

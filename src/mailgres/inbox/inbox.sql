@@ -5,10 +5,10 @@ SELECT pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_co
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- may_use --
-SELECT pg_catalog.has_function_privilege('mailgres.inbox(text, timestamptz, int)', 'EXECUTE'), current_user::text
+SELECT pg_catalog.has_function_privilege('mailgres.inbox(text, timestamptz, int, uuid)', 'EXECUTE'), current_user::text
 
 -- inbox --
-SELECT * FROM mailgres.inbox(%(search)s, %(before)s, %(limit)s)
+SELECT * FROM mailgres.inbox(%(search)s, %(before)s, %(limit)s, %(before_id)s)
 
 -- email --
 SELECT mailgres.inbox_email(%(id)s)

@@ -36,9 +36,16 @@ class InboxStore:
                 f"Connect as a member of mailgres_operator: GRANT mailgres_operator TO {role};",
             )
 
-    def emails(self, search: str | None, before: datetime | None, limit: int) -> list[Row]:
-        """Return a page of the inbox, newest first."""
-        return self._ask("inbox", search=search, before=before, limit=limit)
+    def emails(
+        self,
+        search: str | None,
+        before: datetime | None,
+        limit: int,
+        before_id: UUID | None = None,
+    ) -> list[Row]:
+        """Return a page of the inbox, newest first: those before a time and an id."""
+        given = {"search": search, "before": before, "before_id": before_id, "limit": limit}
+        return self._ask("inbox", **given)
 
     def email(self, queue_id: UUID) -> Row | None:
         """Return everything about an email; None if the inbox does not have it."""
@@ -54,9 +61,16 @@ class InboxStore:
         """Return a text that changes when the inbox, or this email, looks different."""
         return str(self._ask("state", id=queue_id)[0]["inbox_state"])
 
-    def delete(self, ids: Sequence[UUID] | None) -> int:
-        """Delete emails, or up to 1000 of all; return how many."""
+    def delete(self, ids: Sequence[UUID]) -> int:
+        """Delete emails; return how many."""
         return int(self._ask("delete", ids=ids)[0]["delete_from_inbox"])
+
+    def delete_all(self) -> int:
+        """Delete what the inbox has, in short transactions; return how many emails."""
+        deleted = 0
+        while found := int(self._ask("delete", ids=None)[0]["delete_from_inbox"]):
+            deleted += found
+        return deleted
 
     def faults(self) -> list[Row]:
         """Return the faults that wait for an email."""

@@ -75,7 +75,7 @@ class Page:
             exception_handlers=problems.handlers(),
         )
         self._app.router.redirect_slashes = False
-        self._bounded = AtATime(self._app)
+        self._bounded = AtATime(self._app, problems.too_many)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, below any path."""
@@ -113,7 +113,7 @@ def rules_of(handlers: Handlers, emails: Emails) -> list[Rule]:
         Rule("/emails", "GET", viewer, emails.show_list),
         Rule(email, "GET", viewer, emails.show),
         Rule(f"{email}/frame", "GET", operator, emails.show_frame),
-        Rule(f"{email}/files/{{position:int}}", "GET", operator, emails.download),
+        Rule(f"{email}/files/{{position}}", "GET", operator, emails.download),
         Rule(f"{email}/retry", "POST", operator, emails.retry),
         Rule(f"{email}/cancel", "POST", operator, emails.cancel),
         Rule(f"{email}/reschedule", "POST", operator, emails.reschedule),
@@ -147,7 +147,7 @@ def rules_of_operating(operate: Operate) -> list[Rule]:
 def rules_of_bulk(bulk: Bulk) -> list[Rule]:
     """Return the rules of bulk actions: every operator sees and stops all of them."""
     operator = Role.OPERATOR
-    one = "/bulk/{number:int}"
+    one = "/bulk/{number}"
     return [
         Rule("/bulk", "GET", operator, bulk.show_list),
         Rule("/bulk/new", "GET", operator, bulk.show_new),

@@ -19,7 +19,7 @@ from mailgres.errors import DatabaseUnreachable
 from mailgres.page import filters, words
 from mailgres.page.plots import number
 from mailgres.page.rendering import pages
-from mailgres.web import HEADERS, TOO_SLOW, in_thread
+from mailgres.web import HEADERS, TOO_SLOW, as_number, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -258,4 +258,5 @@ def _time(text: str) -> datetime:
 
 
 def _number(request: Request) -> int:
-    return min(int(request.path_params["number"]), MOST_ID)
+    found = as_number(request.path_params["number"])
+    return MOST_ID if found is None else min(found, MOST_ID)

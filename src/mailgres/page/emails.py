@@ -16,7 +16,7 @@ from mailgres.page.rendering import closed, pages
 from mailgres.page.search import Found, search
 from mailgres.page.timeline import advice_for, steps_of
 from mailgres.templates import Template, load_contents, stored
-from mailgres.web import HEADERS, as_uuid, frame, in_thread
+from mailgres.web import HEADERS, as_uuid, frame, in_thread, path_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,7 +154,7 @@ class Emails:
 
     async def download(self, request: Request) -> Response:
         """Return an attachment, to be saved and not shown."""
-        position = min(request.path_params["position"], 2**31 - 1)
+        position = min(path_number(request, "position"), 2**31 - 1)
         rows = await in_thread(
             self._store.read,
             request.state.session.user.role,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mailgres.page.users import Role, User
-from mailgres.web import Signer
+from mailgres.web import Signer, cookie_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ class Sessions:
         response.set_cookie(
             self.cookie,
             f"{text}.{self._signer.sign('session', text)}",
-            path=request.scope.get("root_path") or "/",
+            path=cookie_path(request),
             secure=tls,
             httponly=True,
             samesite="strict",
@@ -89,7 +89,7 @@ class Sessions:
 
     def take(self, request: Request, response: Response) -> None:
         """Let the browser delete the cookie."""
-        response.delete_cookie(self.cookie, request.scope.get("root_path") or "/")
+        response.delete_cookie(self.cookie, cookie_path(request))
 
     def csrf_token(self, session: Session) -> str:
         """Return the token that forms of a session contain."""

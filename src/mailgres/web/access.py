@@ -42,7 +42,10 @@ def is_own_origin(request: Request) -> bool:
     given = request.headers.getlist("origin")
     if len(given) != 1:
         return False
-    origin = urlsplit(given[0])
+    try:
+        origin = urlsplit(given[0])
+    except ValueError:
+        return False
     return origin.scheme in ("http", "https") and origin.netloc == request.headers.get("host")
 
 

@@ -30,7 +30,9 @@ MOST_PIXELS = 40_000_000
 """Pixels of an image that is shown: few bytes can become gigabytes in a browser."""
 # Elements that can connect somewhere before a policy is asked. They get another name, because an
 # attribute with a > in it hides those after it from a pattern.
-_CONNECTS = re.compile(r"<(?=(?:link|base|iframe|frame|embed|object)\b)", re.IGNORECASE)
+_CONNECTS = re.compile(r"<(?=(?:link|base|iframe|frame|embed|object|animate|set)\b)", re.IGNORECASE)
+# What such an attribute hid: this renames it in a text, too, rather than miss it in a tag.
+_HREF = re.compile(r"""\bhref(?=\s*=)(?!\s{0,9}=\s{0,9}"\#")""", re.IGNORECASE)
 # Both stop at the next tag, so they are linear.
 _LEADS_AWAY = re.compile(
     r"(<(?:a|area|base|iframe|frame|embed|object|link|form|button|input|meta|video|audio|source)\b)"
@@ -69,6 +71,7 @@ def document(
     images = _inline(html, files, content_of)
     harmless = _CONNECTS.sub("<x-", html)
     closed = _LEADS_AWAY.sub(lambda tag: tag[1] + _LINKED.sub(_nowhere, tag[2]), harmless)
+    closed = _HREF.sub("data-href", closed)
     coloured = _STYLED.sub(lambda part: _answer(part[0], scheme), closed)
     return _with_head(_CID.sub(_ImagesInPlace(images), coloured), _HEAD[scheme])
 

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
 
 from mailgres.web.pool import MOST_CONNECTIONS
-from mailgres.web.rendering import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 P = ParamSpec("P")
@@ -26,6 +26,8 @@ R = TypeVar("R")
 
 MOST_REQUESTS = 60
 """Requests of one application at a time, live streams among them: fewer than the service takes."""
+RETRY_SOON = {"Retry-After": "5"}
+"""The header of an answer to a request for which there is no room."""
 _THREADS = ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="mailgres-web")
 
 
@@ -36,19 +38,20 @@ async def in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwar
 
 
 class AtATime:
-    """Refuses requests beyond a number at a time."""
+    """Refuses requests beyond a number at a time; `refusal` makes the answer that they get."""
 
-    def __init__(self, app: ASGIApp, most: int = MOST_REQUESTS) -> None:
+    def __init__(
+        self, app: ASGIApp, refusal: Callable[[Request], Response], most: int = MOST_REQUESTS
+    ) -> None:
         self._app = app
+        self._refusal = refusal
         self._most = most
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on if there is room."""
-        if self._inside >= self._most:
-            refusal = {**HEADERS, "Retry-After": "5"}
-            text = "Too many requests at once. Try again in a moment.\n"
-            await PlainTextResponse(text, 503, refusal)(scope, receive, send)
+        if scope["type"] == "http" and self._inside >= self._most:
+            await self._refusal(Request(scope))(scope, receive, send)
             return
         self._inside += 1
         try:

@@ -28,6 +28,9 @@ T = TypeVar("T")
 MOST_CONNECTIONS = 8
 """Connections at a time; further requests wait."""
 NO_PRIVILEGE = "42501"
+NOT_STORABLE = MailgresError(
+    "PostgreSQL cannot store a character of this text", "Remove characters such as NUL."
+)
 
 
 TOO_SLOW = DatabaseUnreachable("The database took more than 5 seconds", "Try again.")
@@ -65,6 +68,8 @@ class Pool:
                     cursor.execute(self._queries[query], parameters or None).fetchall()
                     for query, parameters in steps
                 ]
+        except UnicodeEncodeError:
+            raise NOT_STORABLE from None
         except psycopg.Error as error:
             raise self._explained(error) from None
 
@@ -119,6 +124,8 @@ class Pool:
     def _explained(self, error: psycopg.Error) -> MailgresError:
         if error.sqlstate == NO_PRIVILEGE:
             return self._refused
+        if isinstance(error, psycopg.DataError) and error.sqlstate is None:
+            return NOT_STORABLE  # psycopg did not send it
         if isinstance(error, psycopg.errors.QueryCanceled):
             return TOO_SLOW
         return from_database(error) or MailgresError(

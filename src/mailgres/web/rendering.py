@@ -31,6 +31,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
+    # Names in the links of a page would be looked up before anybody follows them.
+    "X-DNS-Prefetch-Control": "off",
     "Cache-Control": "no-store",
 }
 _KIB = 1024

@@ -15,7 +15,7 @@ from mailgres.cli.support.files import CSV, JSON_LINES, STANDARD
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import as_json, moment, when
+from mailgres.cli.support.output import as_json, count, moment, when
 from mailgres.cli.support.payload import read_payload
 from mailgres.errors import RequestRefused, UnknownTemplate
 from mailgres.values.kinds import BadValue, Duration, suggestion
@@ -225,6 +225,7 @@ def _print_result(done: enqueue_file.Done, *, as_json_: bool, dry_run: bool) -> 
     if as_json_:
         as_json({**vars(done), "dry_run": dry_run})
         return
-    click.echo(f"{'Would enqueue' if dry_run else 'Enqueued'} {done.enqueued:,} emails.")
+    verb = "Would enqueue" if dry_run else "Enqueued"
+    click.echo(f"{verb} {count(done.enqueued, 'email')}.")
     if done.bad:
-        click.echo(f"Skipped {done.bad:,} bad lines: see {done.report}.")
+        click.echo(f"Skipped {count(done.bad, 'bad line')}: see {done.report}.")

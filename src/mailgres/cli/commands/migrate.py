@@ -8,6 +8,7 @@ import click
 
 from mailgres import migrate as migrations
 from mailgres.cli.support.options import database_url as database_url_option
+from mailgres.cli.support.output import count
 from mailgres.database import describe
 from mailgres.errors import NotMigrated
 
@@ -93,7 +94,7 @@ def _show(objects: Sequence[Difference]) -> None:
     comments = [each for each in objects if each.kind == "comment"]
     if comments:
         locks = sorted({each.lock for each in comments})
-        click.echo(f"change {len(comments)} comments: {', '.join(locks[:SHOWN])}")
+        click.echo(f"change {count(len(comments), 'comment')}: {', '.join(locks[:SHOWN])}")
 
 
 def _migrate(database_url: str | None, version: str | None) -> None:
@@ -111,7 +112,8 @@ def _migrate(database_url: str | None, version: str | None) -> None:
     elif change.before != change.after:
         click.echo(f"Migrated the schema from {change.before} to {change.after}.")
     elif change.replaced:
-        click.echo(f"Replaced {change.replaced} functions, views, triggers and comments.")
+        objects = count(change.replaced, "object")
+        click.echo(f"Replaced {objects} (functions, views, triggers, comments).")
     elif version is not None:
         click.echo(f"The schema is that of mailgres {version} again.")
     else:

@@ -13,7 +13,7 @@ from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import NONE, print_rows, reader
+from mailgres.cli.support.output import NONE, count, print_rows, reader
 from mailgres.values.kinds import BadValue, Duration, Or
 
 _HEAD = ("policy", "retries", "waits", "jitter", "description")
@@ -88,7 +88,7 @@ def set_(*, name: str, dry_run: bool, database_url: str | None, **given: Any) ->
     with operator(database_url, name, dry_run=dry_run) as database:
         database.ask("set_policy", name=name, settings=Jsonb(settings))
         (found,) = [one for one in database.ask("policies") if one["name"] == name]
-    click.echo(f"{name}: {found['max_retries']} retries, waits {_waits(found)}")
+    click.echo(f"{name}: {count(found['max_retries'], 'retry', 'retries')}, waits {_waits(found)}")
 
 
 @policies.command("default")

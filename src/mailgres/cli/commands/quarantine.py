@@ -11,7 +11,7 @@ from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import dry_run as dry_run_option
 from mailgres.cli.support.options import json_option
-from mailgres.cli.support.output import as_json, moment
+from mailgres.cli.support.output import as_json, count, moment
 
 COUNT_TIMEOUT = "60s"
 
@@ -90,7 +90,7 @@ def release(*, anywhere: bool, dry_run: bool, database_url: str | None) -> None:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    waiting = f"{found['open_emails']:,} emails are pending or being sent."
+    waiting = f"{count(found['open_emails'], 'email is', 'emails are')} pending or being sent."
     if not found["quarantined"]:
         copies = "; so do copies of it" if found["anywhere"] else ""
         return [f"Not quarantined: this database sends{copies}.", waiting]

@@ -18,7 +18,7 @@ from mailgres.cli.support.job import RunOptions, with_run_options
 from mailgres.cli.support.operator import operator
 from mailgres.cli.support.options import database_url as database_url_option
 from mailgres.cli.support.options import limit_option
-from mailgres.cli.support.output import as_json, moment
+from mailgres.cli.support.output import as_json, count, moment
 from mailgres.cli.support.tables import table, terminal_width
 from mailgres.errors import MailgresError
 
@@ -144,11 +144,11 @@ def _compare(database: Operator, emails: list[dict[str, Any]]) -> list[Any]:
     return found
 
 
-def _agree(count: int, run_options: RunOptions) -> None:
+def _agree(number: int, run_options: RunOptions) -> None:
     """Ask, unless there is nothing to ask."""
-    if run_options.yes or run_options.dry_run or not count:
+    if run_options.yes or run_options.dry_run or not number:
         return
-    question = f"Make {count:,} emails uncertain"
+    question = f"Make {count(number, 'email')} uncertain"
     if not sys.stdin.isatty():
         raise MailgresError(
             f"{question}? There is no terminal to ask at, so nothing was done",
@@ -161,10 +161,10 @@ def _lines(
     since: datetime, end: str, found: list[Any], compared: list[Any], limit: int
 ) -> Iterator[str]:
     begin = moment(since.isoformat())
-    yield f"{len(found):,} emails may have been sent between {begin} and {moment(end)}:"
+    yield f"{count(len(found), 'email')} may have been sent between {begin} and {moment(end)}:"
     yield from _counts(Counter(one["action"] for one in found), ACTIONS)
     if compared:
-        yield f"{len(compared):,} emails of the file:"
+        yield f"{count(len(compared), 'email')} of the file:"
         yield from _counts(Counter(one["result"] for one in compared), RESULTS)
     shown = [one for one in found if one["action"] not in ("protected", "key")]
     rows = [(one["action"], one["id"], one["template_type"], one["tenant_id"]) for one in shown]

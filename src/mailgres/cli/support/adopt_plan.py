@@ -10,6 +10,7 @@ import psycopg
 from mailgres import database
 from mailgres.adopt import plan_for, read
 from mailgres.adopt.counting import OUTCOMES, Count
+from mailgres.cli.support.output import count
 from mailgres.cli.support.tables import harmless, table, terminal_width
 from mailgres.errors import MailgresError
 
@@ -47,12 +48,13 @@ def plan_lines(plan: Plan, *, with_query: bool) -> Iterator[str]:
             yield from ("", *map(harmless, each.query.splitlines()))
         yield ""
     for kind, number in plan.logged.items():
-        yield f"{number:,} messages are in the log alone: {OUTCOMES[kind]}."
+        found = count(number, "message is", "messages are")
+        yield f"{found} in the log alone: {OUTCOMES[kind]}."
     yield "Nothing was changed: this was a dry run."
 
 
 def _queue(each: Counted) -> Iterator[str]:
-    yield f"{each.table}: {sum(c.rows for c in each.counts.values()):,} rows"
+    yield f"{each.table}: {count(sum(c.rows for c in each.counts.values()), 'row')}"
     for kind, what in OUTCOMES.items():
         found = each.counts.get(kind, Count())
         if found.rows:
@@ -72,7 +74,7 @@ def _more(kind: str, found: Count) -> str:
         return ""
     parts = []
     if found.recipients > found.rows:
-        parts.append(f"{found.recipients:,} emails, one for each address")
+        parts.append(f"{count(found.recipients, 'email')}, one for each address")
     if found.old and kind != "uncertain":
         parts.append(f"{found.old:,} older than 30 days")
     return f" ({'; '.join(parts)})" if parts else ""

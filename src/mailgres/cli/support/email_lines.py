@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.15
 """Seconds between two looks at the inbox."""
-MOST = 50
+PAGE_SIZE = 200
+MOST = 5000
 """Emails that a look reads; of more at once, only the newest have a line."""
 _COLORS = {"sent": "green", "failed": "red", "cancelled": "red", "pending": "yellow"}
 _WORDS = {"sent": "captured", "pending": "waits"}
@@ -37,7 +38,7 @@ class EmailLines:
     def __enter__(self) -> Self:
         """Start; what is there already gets no line."""
         with suppress(MailgresError):
-            self._known = {row["queue_id"]: _state(row) for row in self._look()}
+            self._known = {row["queue_id"]: _state(row) for row in reversed(self._look(MOST))}
         self._thread.start()
         return self
 
@@ -56,18 +57,28 @@ class EmailLines:
                     seen = state
 
     def _print_new(self) -> None:
-        rows = self._look()
-        for row in reversed(rows):
-            state = _state(row)
-            if not _is_moving(row) and self._known.get(row["queue_id"]) != state:
+        for row in reversed(self._look()):
+            if self._is_news(row):
                 click.echo(line_of(row))
-                self._known[row["queue_id"]] = state
-        self._known = {
-            row["queue_id"]: self._known.get(row["queue_id"], ("", 0, False)) for row in rows
-        }
+                self._known.pop(row["queue_id"], None)  # the newest are last
+                self._known[row["queue_id"]] = _state(row)
+        for oldest in list(self._known)[: -2 * MOST]:
+            del self._known[oldest]
 
-    def _look(self) -> list[dict[str, Any]]:
-        return self._store.emails(None, None, MOST)
+    def _is_news(self, row: Mapping[str, Any]) -> bool:
+        return not _is_moving(row) and self._known.get(row["queue_id"]) != _state(row)
+
+    def _look(self, least: int = 0) -> list[dict[str, Any]]:
+        """Return the newest emails, page by page: at least so many, and all that are news."""
+        rows: list[dict[str, Any]] = []
+        while len(rows) < MOST:
+            at, queue_id = (rows[-1]["at"], rows[-1]["queue_id"]) if rows else (None, None)
+            page = self._store.emails(None, at, PAGE_SIZE, queue_id)
+            rows += page
+            has_news = any(map(self._is_news, page))
+            if len(page) < PAGE_SIZE or (len(rows) >= least and not has_news):
+                break
+        return rows
 
 
 def _is_moving(row: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from psycopg.types.json import Jsonb
 from mailgres.cli.support import files
 from mailgres.cli.support.errors import INTERRUPTED
 from mailgres.cli.support.operator import explained, operator
-from mailgres.cli.support.output import progress_bar
+from mailgres.cli.support.output import count, progress_bar
 from mailgres.errors import MailgresError, RequestRefused
 from mailgres.request import FIELDS
 from mailgres.sqlstates import from_database
@@ -86,7 +86,7 @@ def _check_all(source: Source, database_url: str | None) -> int:
             total += len(chunk)
     if first is None:
         return total
-    more = f" ({bad - 1:,} more lines are bad)" if bad > 1 else ""
+    more = f" ({count(bad - 1, 'more line is', 'more lines are')} bad)" if bad > 1 else ""
     raise MailgresError(
         f"{source.path}, line {first['line']}: {first['message']}{more}",
         f"{first['hint']} Nothing was enqueued; --continue-on-error skips bad lines.",
@@ -253,8 +253,8 @@ def _so_far(source: Source, done: Done) -> str:
         if "idempotency_key" in source.defaults
         else ("running it again would enqueue them twice; --idempotency-key prevents that")
     )
-    bad = f" {done.report} lists the {done.bad:,} bad lines so far." if done.bad else ""
-    return f"{done.enqueued:,} emails were enqueued before that; {safe}.{bad}"
+    bad = f" {done.report} lists {count(done.bad, 'bad line')} so far." if done.bad else ""
+    return f"{count(done.enqueued, 'email was', 'emails were')} enqueued before that; {safe}.{bad}"
 
 
 @contextmanager

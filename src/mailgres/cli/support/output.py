@@ -177,9 +177,9 @@ def time_cell(text: str | None) -> Cell:
     return Cell(full, f"{at:%m-%d %H:%M}" if this_year else f"{at:%Y-%m-%d}")
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or the plural."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, or more, in the singular or the plural."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def figure(value: float, unit: str) -> str:

@@ -34,7 +34,7 @@ def explained(found: dict[str, Any]) -> Iterator[str]:
         if series["emails"]:
             yield (
                 f"Soft bounces in a row since the last delivery: {series['emails']};"
-                f" {series['needed']} suppress it."
+                f" the address is suppressed after {series['needed']}."
             )
     if found["events"]:
         yield "Last events:"
