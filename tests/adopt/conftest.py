@@ -53,6 +53,38 @@ def load(server: Server) -> Iterator[Callable[[str], str]]:
         yield load
 
 
+RENAMED = {
+    "email_queue": "mail_queue",
+    "email_templates": "mail_templates",
+    "email_logs": "mail_logs",
+}
+"""Names of shapes that are ours, too: a database with mailgres has them under other names."""
+MOVABLE = [each for each in NAMES if each != "lovable-pgmq"]
+
+
+def renamed(text: str) -> str:
+    """SQL of a shape with names that leave ours free."""
+    for old, new in RENAMED.items():
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture
+def load_beside(server: Server, template: str) -> Iterator[Callable[[str], str]]:
+    """Load a shape into a migrated database, under names that are not ours, and give its URL."""
+    with ExitStack() as databases:
+
+        def load(shape: str) -> str:
+            url = databases.enter_context(server.database(template))
+            with server.one_at_a_time(), psycopg.connect(url, autocommit=True) as connection:
+                for name in ("schema.sql", "data.sql"):
+                    text = (SHAPES / shape / name).read_text(encoding="utf-8")
+                    connection.execute(renamed(text).encode())
+            return url
+
+        yield load
+
+
 @pytest.fixture(params=NAMES)
 def shape(request: pytest.FixtureRequest) -> str:
     """Each of the shapes."""

@@ -61,12 +61,12 @@ def test_inspect_reports_a_mapping_file_that_cannot_be_written(load: Load, tmp_p
     assert "--file" in hint
 
 
-@pytest.mark.parametrize("given", [(), ("--inspect", "--dry-run")])
-def test_adopt_needs_exactly_one_of_inspect_and_dry_run(
+@pytest.mark.parametrize("given", [("--inspect", "--dry-run"), ("--dry-run", "--undo")])
+def test_adopt_takes_one_of_inspect_dry_run_and_undo(
     empty_database_url: str, given: tuple[str, ...]
 ) -> None:
     message = Program(empty_database_url).misused("adopt", *given)
-    assert message == "Say what to do: --inspect or --dry-run."
+    assert message == "Give one of --inspect, --dry-run and --undo."
 
 
 def test_adopt_dry_run_lists_every_open_question_first(load: Load, tmp_path: Path) -> None:

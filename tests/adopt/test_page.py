@@ -23,17 +23,27 @@ def test_the_page_on_moving_in_has_an_example_of_each_known_queue() -> None:
     assert shapes >= {"failed-is-final", "lovable-pgmq", "django-post-office"}
 
 
-@pytest.mark.parametrize(("shape", "command", "output"), BLOCKS)
+@pytest.mark.parametrize("block", BLOCKS)
 def test_the_page_on_moving_in_shows_what_the_commands_print(
-    load: Callable[[str], str], tmp_path: Path, shape: str, command: str, output: str
+    load: Callable[[str], str],
+    load_beside: Callable[[str], str],
+    tmp_path: Path,
+    block: tuple[str, str, str],
 ) -> None:
+    shape, command, output = block
     file = tmp_path / "adopt.toml"
     arguments = command.split()
     if arguments[0] == "adopt":
         arguments += ["--file", str(file)]
-    program = Program(load(shape))
-    if "--dry-run" in arguments:
+    moves = arguments[0] == "adopt" and not {"--inspect", "--dry-run"} & set(arguments)
+    program = Program((load_beside if moves else load)(shape))
+    if moves or "--dry-run" in arguments:
         program("adopt", "--inspect", "--file", str(file))
+    if moves:
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace('= "?"', '= "unknown"'), encoding="utf-8")
+    if "--undo" in arguments:
+        program("adopt", "--old", "leave", "--file", str(file))
     printed = program(*arguments).replace(str(file), "adopt.toml")
     lines = [line.rstrip() for line in printed.splitlines()]
     # A line of dots on the page leaves something out.

@@ -15,6 +15,9 @@ How the parts fit, in the order in which a move uses them:
    questions and never look at the vocabulary again.
 6. `expressions` turns a mapping into one query that says what becomes of each row (`rows.sql`), and
    `counting` counts by it. A move imports by the same query, so that it does what was counted.
+7. `carrying` lists what a view cannot carry; `generated` turns a mapping into the view, functions
+   and triggers (`move.sql`); `moving` creates them and imports, `undoing` gives everything back.
+   `moves` reads and writes how far a move has come.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from mailgres.adopt.counting import Plan, count, plan_for
 from mailgres.adopt.files import InvalidMapping, read, write
 from mailgres.adopt.inspection import Inspection, inspect
 from mailgres.adopt.mapping import ASK, NO_PLACE, Mapping, Queue, Source
+from mailgres.adopt.moving import Options, move
 from mailgres.adopt.report import report
+from mailgres.adopt.undoing import undo
 
 __all__ = [
     "ASK",
@@ -32,14 +37,17 @@ __all__ = [
     "Inspection",
     "InvalidMapping",
     "Mapping",
+    "Options",
     "Plan",
     "Queue",
     "Source",
     "check",
     "count",
     "inspect",
+    "move",
     "plan_for",
     "read",
     "report",
+    "undo",
     "write",
 ]

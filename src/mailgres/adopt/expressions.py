@@ -51,12 +51,12 @@ class Expressions:
     queue: Queue
     catalog: Catalog
 
-    def classified(self) -> Composed:
-        """Return the query that says what becomes of each row."""
+    def classified(self, given: Composable | None = None) -> Composed:
+        """Return the query that says what becomes of each row, of the table or of `given`."""
         queue = self.queue
-        rows = [self._row(queue.table, dead=False)]
+        rows = [self._row(given or name_of(queue.table, self.catalog), dead=False)]
         if queue.dead_letters is not None:
-            rows.append(self._row(queue.dead_letters, dead=True))
+            rows.append(self._row(name_of(queue.dead_letters, self.catalog), dead=True))
         return part(
             "classified",
             rows=SQL(" UNION ALL ").join(rows),
@@ -77,12 +77,46 @@ class Expressions:
             if each is not None
         ]
 
-    def _row(self, table: str, *, dead: bool) -> Composed:
+    def content(self, given: Composable) -> Composed:
+        """Return the query for what an email of ours takes from a row of `given`."""
+        return part(
+            "content",
+            rows=given,
+            user_id=self._text("user_id"),
+            subject=self._text("subject"),
+            html=self._text("html"),
+            text=self._text("text"),
+            body=self._text("body"),
+            template_type=self._text("template_type"),
+            payload=self._json("payload"),
+            headers=self._json("headers"),
+            from_email=self._text("from"),
+            reply_to=self._text("reply_to"),
+            tenant_id=self._text("tenant_id"),
+            correlation_id=self._text("correlation_id"),
+            route=self._text("route"),
+            cc=self._text("cc"),
+            bcc=self._text("bcc"),
+            address=Literal(ADDRESS),
+            priority=self._text("priority"),
+            priorities=Literal(json.dumps(self.queue.priorities)),
+        )
+
+    def _json(self, name: str) -> Composable:
+        source = self.queue.source(name)
+        if source is None:
+            return SQL("NULL::jsonb")
+        column = SQL("q.{}::jsonb").format(Identifier(source.column))
+        if not source.path:
+            return column
+        return SQL("({} #> {})").format(column, Literal(list(source.path)))
+
+    def _row(self, table: Composable, *, dead: bool) -> Composed:
         times = ("created_at", "sent_at", "next_retry_at", "scheduled_for")
         status, statuses = self._status()
         return part(
             "row",
-            table=name_of(table, self.catalog),
+            table=table,
             id=self._text("id"),
             is_email=self._is_email(),
             is_dead_letter=TRUE if dead else FALSE,

@@ -53,7 +53,8 @@ SELECT r.id, r.recipient, r.status, r.created_at,
        CASE WHEN r.meaning = 'unknown' THEN 'unknown status'
             WHEN r.recipients = '{{}}' THEN 'no usable address'
             WHEN NOT r.has_readable_times THEN 'a time that cannot be read'
-            WHEN NOT r.has_content THEN 'no content, or an unknown template' END AS why
+            WHEN NOT r.has_content THEN 'no content, or an unknown template' END AS why,
+       r.recipients AS addresses, greatest(r.next_retry_at, r.scheduled_for) AS due_at, r.expires_at
 FROM (SELECT b.*,
              b.meaning = 'processing' OR coalesce(b.lease_until > now(), false)
              OR b.locked_at IS NOT NULL OR b.sent_at IS NOT NULL AS is_in_flight,
@@ -62,6 +63,30 @@ FROM (SELECT b.*,
              WHEN btrim(b.recipient) ~ ('^' || {address} || '$') THEN ARRAY[b.recipient]
              ELSE '{{}}' END AS recipients
       FROM ({rows}) b) r
+
+-- content --
+-- What an email of ours takes from a row. Content of its own comes before a template; a body is HTML if it has a tag.
+SELECT c.user_id, c.payload, nullif(c.headers - 'Reply-To', '{{}}') AS headers, c.from_email,
+       coalesce(c.reply_to, c.headers ->> 'Reply-To') AS reply_to, c.tenant_id, c.correlation_id,
+       CASE WHEN c.has_content THEN c.subject END AS subject, CASE WHEN c.has_content THEN c.html END AS html,
+       CASE WHEN c.has_content THEN c.text END AS text,
+       CASE WHEN NOT c.has_content OR c.template_type ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{{0,99}}$'
+            THEN c.template_type END AS template_type,
+       (SELECT r.route FROM mailgres.routes r WHERE r.route = c.route) AS route,
+       ({priorities}::jsonb ->> (lower(btrim(c.priority, E' \t\n\r') COLLATE "C")))::int AS priority,
+       nullif(ARRAY(SELECT DISTINCT m[1] FROM regexp_matches(c.cc, {address}, 'g') m), '{{}}') AS cc,
+       nullif(ARRAY(SELECT DISTINCT m[1] FROM regexp_matches(c.bcc, {address}, 'g') m), '{{}}') AS bcc
+FROM (SELECT b.*, coalesce(b.html, b.text) IS NOT NULL AS has_content
+      FROM (SELECT nullif(btrim({user_id}), '')::uuid AS user_id, nullif({payload}, 'null') AS payload, nullif({headers}, 'null') AS headers,
+                   nullif(btrim({from_email}), '') AS from_email, nullif(btrim({reply_to}), '') AS reply_to,
+                   nullif({tenant_id}, '') AS tenant_id, nullif({correlation_id}, '') AS correlation_id,
+                   coalesce(nullif(btrim(regexp_replace({subject}, '[\x01-\x1f\x7f-\x9f\u2028\u2029]+', ' ', 'g')), ''),
+                            '(no subject)') AS subject,
+                   coalesce(nullif({html}, ''), CASE WHEN {body} ~ '<[a-zA-Z!/][^<>]*>' THEN {body} END) AS html,
+                   coalesce(nullif({text}, ''), CASE WHEN {body} !~ '<[a-zA-Z!/][^<>]*>' THEN nullif({body}, '') END) AS text,
+                   {template_type} AS template_type, {route} AS route, {priority} AS priority,
+                   {cc} AS cc, {bcc} AS bcc
+            FROM {rows} q) b) c
 
 -- counts --
 SELECT c.kind, count(*) AS rows, sum(c.recipients)::int8 AS recipients,

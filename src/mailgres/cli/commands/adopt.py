@@ -1,4 +1,4 @@
-"""`mailgres adopt`: understand a queue of emails that was written by hand."""
+"""`mailgres adopt`: take over a queue of emails that was written by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mailgres.adopt import write
+from mailgres.adopt import Options, write
+from mailgres.adopt.moving import HOLD_MINUTES
+from mailgres.cli.support.adopt_move import moved, undone
 from mailgres.cli.support.adopt_plan import plan_lines, planned
 from mailgres.cli.support.foreign import inspected, print_report
 from mailgres.cli.support.options import database_url as database_url_option
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run", is_flag=True, help="Count what would become of each row; change nothing."
 )
+@click.option("--undo", "undo_", is_flag=True, help="Give every adopted queue back.")
 @click.option(
     "--table",
     "tables",
@@ -40,18 +43,37 @@ if TYPE_CHECKING:
 )
 @click.option("--overwrite", is_flag=True, help="Replace the mapping if there is one.")
 @click.option("--sql", "print_sql", is_flag=True, help="With --dry-run: print the query, too.")
+@click.option(
+    "--hold",
+    "hold_minutes",
+    type=click.IntRange(1, 24 * 60),
+    default=HOLD_MINUTES,
+    show_default=True,
+    metavar="MINUTES",
+    help="The longest run of the old processor: imported emails wait so long.",
+)
+@click.option(
+    "--old",
+    type=click.Choice(["send", "leave"]),
+    help="What becomes of waiting rows that are older than 30 days.",
+)
+@click.option("--accept", is_flag=True, help="Move though something listed stops working.")
 @database_url_option
 def adopt(
     *,
     inspect_: bool,
     dry_run: bool,
+    undo_: bool,
     tables: tuple[str, ...],
     path: Path,
     overwrite: bool,
     print_sql: bool,
+    hold_minutes: int,
+    old: str | None,
+    accept: bool,
     database_url: str | None,
 ) -> None:
-    """Understand a queue of emails that you wrote by hand, and map it to ours.
+    """Take over a queue of emails that you wrote by hand.
 
     --inspect reads the catalog and a sample of rows. It explains which table is the queue, what
     each column and each status is, who inserts, who processes and what is wrong, and writes the
@@ -59,17 +81,31 @@ def adopt(
     be sent, are in flight, are history or cannot be mapped, with samples. Neither changes anything
     in the database.
 
+    Without them the queue moves: its table goes to the schema mailgres_adopted, a view takes its
+    name, and the rows that wait are imported. Before anything changes, what would stop working is
+    listed. A move that was interrupted is resumed. --undo puts everything back, and marks in the
+    old table what was sent meanwhile.
+
     \b
     Examples:
       mailgres adopt --inspect
       mailgres adopt --inspect --table public.email_queue --file queue.toml
       mailgres adopt --dry-run
       mailgres adopt --dry-run --sql
+      mailgres adopt --old leave
+      mailgres adopt --undo
     """
-    if inspect_ == dry_run:
-        raise click.UsageError("Say what to do: --inspect or --dry-run.")
+    if inspect_ + dry_run + undo_ > 1:
+        raise click.UsageError("Give one of --inspect, --dry-run and --undo.")
+    if undo_:
+        echo_lines(undone(database_url))
+        return
     if dry_run:
         echo_lines(plan_lines(planned(database_url, path), with_query=print_sql))
+        return
+    if not inspect_:
+        options = Options(hold_minutes=hold_minutes, old=old, accept=accept)
+        echo_lines(moved(database_url, path, options))
         return
     if path.exists() and not overwrite:
         raise MailgresError(

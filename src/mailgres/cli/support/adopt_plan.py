@@ -18,19 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mailgres.adopt import Plan
+    from mailgres.adopt import Mapping, Plan
     from mailgres.adopt.counting import Counted
 
 
-def planned(database_url: str | None, path: Path) -> Plan:
-    """Read the mapping and count; errors of the database become readable ones."""
+def mapping_of(path: Path) -> Mapping:
+    """Read the mapping of a file."""
     try:
-        mapping = read(path.read_text(encoding="utf-8"), path.name)
+        return read(path.read_text(encoding="utf-8"), path.name)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise MailgresError(
             f"Cannot read {path}: {reason}", "`mailgres adopt --inspect` writes it."
         ) from None
+
+
+def planned(database_url: str | None, path: Path) -> Plan:
+    """Read the mapping and count; errors of the database become readable ones."""
+    mapping = mapping_of(path)
     with database.connect(database_url, application_name="mailgres adopt") as connection:
         try:
             return plan_for(connection, mapping)
