@@ -18,7 +18,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 def path_of(pattern: str, queue_id: UUID) -> str:
     """A path of a route, with values that exist."""
-    return re.sub(r"\{\w+:int\}", "1", re.sub(r"\{\w+:uuid\}", str(queue_id), pattern))
+    return re.sub(r"\{\w+\}", "1", re.sub(r"\{\w+:uuid\}", str(queue_id), pattern))
 
 
 @pytest.mark.parametrize("role", [Role.ANYONE, Role.VIEWER, Role.OPERATOR])

@@ -42,7 +42,7 @@ def test_the_page_of_the_service_is_for_people_whom_the_proxy_names(
     assert b"is-production" in answer.body
     answer = served.get("/page/emails", "X-Forwarded-User: vic@example.com", host=HOST)
     assert (answer.status, b"ben@example.com" in answer.body) == (200, False)
-    assert served.get("/page", host=HOST).headers["location"] == "page/"
+    assert served.get("/page", host=HOST).headers["location"] == "./page/"
 
 
 def test_the_page_of_the_service_is_closed_to_strangers_and_other_names(served: Site) -> None:

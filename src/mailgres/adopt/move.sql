@@ -114,7 +114,7 @@ UNION ALL
 SELECT mailgres_adopted.close_to_others(c.oid::regclass::text, CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relowner, c.relacl)
 FROM pg_catalog.pg_class c
 WHERE c.oid = {view}::regclass
-   OR c.relnamespace = 'mailgres_adopted'::pg_catalog.regnamespace AND c.relname LIKE 'adopted\_%'
+   OR c.relnamespace = 'mailgres_adopted'::pg_catalog.regnamespace AND pg_catalog.starts_with(c.relname, 'adopted_')
       AND c.relkind IN ('r', 'S')
 
 -- take --

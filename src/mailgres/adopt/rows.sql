@@ -80,7 +80,7 @@ FROM (SELECT b.*, coalesce(b.html, b.text) IS NOT NULL AS has_content
       FROM (SELECT nullif(btrim({user_id}), '')::uuid AS user_id, nullif({payload}, 'null') AS payload, nullif({headers}, 'null') AS headers,
                    nullif(btrim({from_email}), '') AS from_email, nullif(btrim({reply_to}), '') AS reply_to,
                    nullif({tenant_id}, '') AS tenant_id, nullif({correlation_id}, '') AS correlation_id,
-                   coalesce(nullif(btrim(regexp_replace({subject}, '[\x01-\x1f\x7f-\x9f\u2028\u2029]+', ' ', 'g')), ''),
+                   coalesce(nullif(btrim(regexp_replace({subject}, E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]+', ' ', 'g')), ''),
                             '(no subject)') AS subject,
                    coalesce(nullif({html}, ''), CASE WHEN {body} ~ '<[a-zA-Z!/][^<>]*>' THEN {body} END) AS html,
                    coalesce(nullif({text}, ''), CASE WHEN {body} !~ '<[a-zA-Z!/][^<>]*>' THEN nullif({body}, '') END) AS text,

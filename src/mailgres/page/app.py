@@ -151,7 +151,7 @@ def rules_of_bulk(bulk: Bulk) -> list[Rule]:
     return [
         Rule("/bulk", "GET", operator, bulk.show_list),
         Rule("/bulk/new", "GET", operator, bulk.show_new),
-        Rule("/bulk/start", "POST", operator, bulk.start),
+        Rule("/bulk", "POST", operator, bulk.start),
         Rule(one, "GET", operator, bulk.show),
         Rule(f"{one}/live", "GET", operator, bulk.show_live, is_live=True),
         Rule(f"{one}/stop", "POST", operator, bulk.stop),

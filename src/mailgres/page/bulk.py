@@ -142,7 +142,7 @@ class Bulk:
         with _asking_for_less():
             (row,) = await in_thread(self._store.change, user, "start_bulk_action", **given)
         self._runner.wake()
-        return RedirectResponse(f"{row['id']}", 303, HEADERS)
+        return RedirectResponse(f"bulk/{row['id']}", 303, HEADERS)
 
     async def show(self, request: Request) -> Response:
         """Show how far an action is."""
