@@ -58,9 +58,16 @@ def files(name: str) -> set[str]:
     }
 
 
-def test_the_wheel_contains_sql_and_migrations(wheel: Path) -> None:
+def package_files() -> set[str]:
+    """The files of the package: pages, styles, scripts and queries, too."""
+    tree = (path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.is_file())
+    return {path.as_posix() for path in tree if "__pycache__" not in path.parts}
+
+
+def test_the_wheel_contains_the_package_sql_and_migrations(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+    assert package_files() <= names
     assert files("sql") <= names
     assert files("migrations") <= names
     assert "mailgres/py.typed" in names

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -192,6 +193,19 @@ def test_an_email_that_failed_shows_why_without_a_message(
     assert "a simulated rejection" in page
     assert "<iframe" not in page
     assert client.get(f"/messages/{queue_id}/frame").status == 404
+
+
+def test_an_email_whose_template_fails_shows_the_line_and_the_inbox_goes_on(
+    client: Client, queue: Queue, run_worker: Run
+) -> None:
+    content = {"en": {"subject": "Hi", "text": "first\n{{ missing }}"}}
+    queue.run("SELECT mailgres.push_template('note', %s)", Jsonb(content))
+    failed, sent = queue.enqueue("note"), queue.enqueue("welcome_user")
+    run_worker()
+    page = client.get(f"/messages/{failed}").text
+    assert "text, line 2: `missing` is undefined" in page
+    assert "<iframe" not in page
+    assert "<iframe" in client.get(f"/messages/{sent}").text
 
 
 def test_deleting_an_email_of_the_inbox_returns_to_the_search(
