@@ -8,6 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from mailgres import resources
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -26,6 +28,12 @@ KNOWN_COMMANDS = {
 
 def blocks(language: str) -> list[str]:
     return [text for kind, text in BLOCKS if kind == language]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/doctor.md", "docs/http.md"])
+def test_examples_of_output_have_the_newest_revision(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert set(re.findall(r"\b\d{4}_[a-z][a-z0-9_]+", text)) == {resources.schema_revision()}
 
 
 def test_readme_sql_blocks_run(conn: psycopg.Connection) -> None:

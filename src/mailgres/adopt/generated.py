@@ -1,7 +1,7 @@
 """The view, the functions and the triggers of one adopted queue, as SQL.
 
 The old table is `base`: it keeps its rows, its keys and its own triggers, in another schema. The
-view has its name. A trigger of `base` keeps our emails in step with the rows, whoever changes them;
+view has its name. A trigger of `base` updates our emails when a row changes, for any session;
 the trigger of the view only passes changes on.
 """
 
@@ -169,7 +169,7 @@ class Generated:
         return SQL("coalesce({}, {})").format(value, sequence)
 
     def _masked(self) -> Source | None:
-        """Return the time that hides a row from the old processor, if there is no status."""
+        """Return a next attempt so late that the old processor skips the row (without a status)."""
         if self.queue.source("status"):
             return None
         return self.queue.source("next_retry_at") or self.queue.source("scheduled_for")

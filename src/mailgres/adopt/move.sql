@@ -190,7 +190,7 @@ CREATE FUNCTION {changed}() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}
 
 -- changed_body --
--- A trigger of the old table: whoever changes it, through the view, a cascade or another trigger, our emails follow.
+-- A trigger of the old table. It updates our emails after any change: through the view, a cascade or another trigger.
 DECLARE
     v_queue mailgres_adopted.adopted_queues;
     v_until timestamptz;
@@ -216,7 +216,7 @@ BEGIN
     SELECT max(r.held_until) INTO v_until FROM mailgres_adopted.adopted_rows r
     WHERE r.number = {number} AND r.old_id = NEW.{id}::text AND r.email_id IS NOT NULL;
     IF v_until IS NULL THEN
-        -- It was not ours. If it waits now, it is: whoever has it in hand may report within the hold.
+        -- The row was not ours. If it waits now, it is taken over and held: its processor may still report.
         IF v_kind IN ('waiting', 'scheduled') THEN
             PERFORM {take}(NEW, v_queue.hold, v_queue.oldest);
         END IF;

@@ -39,7 +39,7 @@ FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d
 WHERE d.adrelid = %(base)s::regclass AND a.attgenerated = ''
 
 -- grantees --
--- Who had rights on the old table, with those that the view can have. Row security binds writers only where the view
+-- The roles that had rights on the old table, with those that the view can have. Row security binds writers only where the view
 -- passes their changes on, so such roles may only read.
 SELECT DISTINCT r.rolname::text AS role, a.privilege_type AS privilege
 FROM pg_class c CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
@@ -49,7 +49,7 @@ WHERE c.oid = %(base)s::regclass AND a.privilege_type IN ('SELECT', 'INSERT', 'U
   AND (NOT c.relrowsecurity OR a.privilege_type = 'SELECT' OR r.rolsuper OR r.rolbypassrls OR r.oid = c.relowner)
 
 -- lost_rights --
--- Who has rights on the old table that the view will not give, unless no policy lets the role use them.
+-- The roles that have rights on the old table that the view will not give, unless no policy lets the role use them.
 SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role,
        string_agg(a.privilege_type, ', ' ORDER BY a.privilege_type) AS lost, c.relrowsecurity AS bound
 FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee

@@ -52,7 +52,7 @@ class Options:
 
 
 def move(connection: psycopg.Connection[Any], mapping: Mapping, options: Options) -> Iterator[str]:
-    """Move every queue of a mapping that was not moved before; yield what was done, as lines."""
+    """Move every queue of a mapping that was not moved before; yield a line for each step."""
     known = {each.full_name: each for each in adopted(connection)}
     for table in (each.table for each in mapping.queues):
         if table in known and known[table].state == "undoing":

@@ -22,7 +22,7 @@ PAUSE_SECONDS: Final = 2
 
 
 def undo(connection: psycopg.Connection[Any]) -> Iterator[str]:
-    """Give every adopted queue back; yield what was done, as lines."""
+    """Give every adopted queue back; yield a line for each step."""
     found = adopted(connection)
     if not found:
         raise MailgresError("No queue was adopted in this database", "There is nothing to undo.")

@@ -31,7 +31,7 @@ class _Reading:
 
 
 class Bodies:
-    """Reads bodies. Anyone may send one: who sent it, a signature says that covers all of it.
+    """Reads bodies. Anyone may send one: a signature is checked only when all of it arrived.
 
     A normal caller sends its body immediately. So if the bodies are too large together, the oldest
     ones are refused as too slow: slow callers block no others.

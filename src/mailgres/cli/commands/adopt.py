@@ -83,8 +83,8 @@ def adopt(
 
     Without them the queue moves: its table goes to the schema mailgres_adopted, a view takes its
     name, and the rows that wait are imported. Before anything changes, what would stop working is
-    listed. A move that was interrupted is resumed. --undo puts everything back, and marks in the
-    old table what was sent meanwhile.
+    listed. A move that was interrupted is resumed. --undo puts everything back, and marks the rows
+    of the old table whose emails were sent.
 
     \b
     Examples:
